@@ -1,0 +1,285 @@
+//! The trait behind which every implementation stands.
+//!
+//! A simple implementation gives [`Backend::run`]. One whose memory can be laid
+//! out by the caller gives the steps (`alloc`, `upload`, `launch`, `download`)
+//! and says so by [`Backend::stepwise`]; `run` is then provided, and offsets,
+//! strides, guard zones and poison become testable.
+
+use crate::ops::{Op, SignatureError};
+use crate::{Tensor, TensorError, TensorType, position};
+use serde::Serialize;
+use std::any::Any;
+use std::collections::BTreeMap;
+
+/// What a backend runs on, as reports name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// The device: `NVIDIA H200`, `x86_64 CPU`, `float8 0.7`.
+    pub name: String,
+    /// Versions and properties: driver, compute capability, threads, ...
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Why a backend does not do an operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub String);
+
+/// Why a backend gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// The backend does not do this operation.
+    #[error("unsupported: {0}")]
+    Unsupported(#[from] Unsupported),
+    /// The inputs do not fit the operation.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A tensor could not be made.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// The backend has no such variant of the operation.
+    #[error("no variant `{variant}` of {op}, only {known:?}")]
+    Variant {
+        /// The operation.
+        op: &'static str,
+        /// The variant asked for.
+        variant: String,
+        /// The variants there are.
+        known: Vec<String>,
+    },
+    /// The backend has no steps, only `run`.
+    #[error("this backend has only `run`, no separate steps")]
+    NotStepwise,
+    /// A buffer of another backend was passed.
+    #[error("buffer belongs to another backend")]
+    ForeignBuffer,
+    /// Bytes of the wrong length for a buffer.
+    #[error("{given} bytes for a buffer of {expected}")]
+    BufferSize {
+        /// Bytes given.
+        given: usize,
+        /// Bytes of the buffer.
+        expected: usize,
+    },
+    /// The implementation failed.
+    #[error("{call}: {why}")]
+    Failed {
+        /// The call that failed.
+        call: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+/// Where a tensor's elements lie in a buffer.
+///
+/// ```text
+/// | guard | offset | element ... gap ... element | guard |
+/// ```
+/// Every byte is `poison` after allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Element type and shape.
+    pub ty: TensorType,
+    /// Strides in elements.
+    pub strides: Vec<usize>,
+    /// Bytes between the leading guard zone and the first element.
+    pub offset: usize,
+    /// Bytes of each guard zone.
+    pub guard: usize,
+    /// What every byte is set to.
+    pub poison: u8,
+}
+
+impl Layout {
+    /// No gaps, no guard zones.
+    #[must_use]
+    pub fn contiguous(ty: TensorType) -> Self {
+        Self { strides: ty.contiguous_strides(), ty, offset: 0, guard: 0, poison: 0 }
+    }
+
+    /// Bytes from the first to the end of the last element, gaps included.
+    pub fn span(&self) -> Result<usize, TensorError> {
+        let too_large = || TensorError::TooLarge { dtype: self.ty.dtype, shape: self.ty.shape.clone() };
+        if self.ty.elements()? == 0 {
+            return Ok(0);
+        }
+        self.ty
+            .shape
+            .iter()
+            .zip(&self.strides)
+            .try_fold(0usize, |last, (&extent, &stride)| (extent - 1).checked_mul(stride)?.checked_add(last))
+            .and_then(|last| last.checked_add(1)?.checked_mul(self.ty.dtype.bytes()))
+            .filter(|&span| span <= crate::MAX_BYTES)
+            .ok_or_else(too_large)
+    }
+
+    /// Bytes of the whole buffer.
+    pub fn total(&self) -> Result<usize, TensorError> {
+        Ok(2 * self.guard + self.offset + self.span()?)
+    }
+
+    /// The byte at which the element of a row-major linear index begins.
+    #[must_use]
+    pub fn byte_of(&self, index: usize) -> usize {
+        self.guard + self.offset + position(&self.ty.shape, &self.strides, index) * self.ty.dtype.bytes()
+    }
+
+    /// Writes a tensor's elements into a buffer's bytes; the rest stays.
+    pub fn scatter(&self, tensor: &Tensor, bytes: &mut [u8]) {
+        let width = self.ty.dtype.bytes();
+        if self.strides == self.ty.contiguous_strides() && tensor.strides() == self.strides {
+            let start = self.guard + self.offset;
+            let len = tensor.len() * width;
+            bytes[start..start + len].copy_from_slice(&tensor.bytes()[..len]);
+            return;
+        }
+        for (i, code) in tensor.codes().enumerate() {
+            let at = self.byte_of(i);
+            bytes[at..at + width].copy_from_slice(&code.to_le_bytes()[..width]);
+        }
+    }
+
+    /// The tensor in a buffer's bytes.
+    pub fn gather(&self, bytes: &[u8]) -> Result<Tensor, TensorError> {
+        let start = self.guard + self.offset;
+        let elements = bytes[start..start + self.span()?].to_vec();
+        Tensor::from_strided(self.ty.clone(), self.strides.clone(), elements)
+    }
+}
+
+/// Memory of a backend. Dropping it frees it.
+pub struct Buffer {
+    layout: Layout,
+    memory: Box<dyn Any + Send + Sync>,
+}
+
+impl Buffer {
+    /// A buffer over a backend's own memory object.
+    pub fn new(layout: Layout, memory: impl Any + Send + Sync) -> Self {
+        Self { layout, memory: Box::new(memory) }
+    }
+
+    /// Where the elements lie.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The backend's memory object.
+    pub fn memory<T: Any>(&self) -> Result<&T, BackendError> {
+        self.memory.downcast_ref().ok_or(BackendError::ForeignBuffer)
+    }
+}
+
+/// A queue of work on a device; launches on one stream run in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stream(pub u32);
+
+/// One call of an operation on buffers. A buffer may be input and output at once.
+#[derive(Clone, Copy)]
+pub struct Launch<'a> {
+    /// What to compute.
+    pub op: &'a Op,
+    /// Which of the backend's ways to compute it.
+    pub variant: &'a str,
+    /// Input buffers in the operation's order.
+    pub inputs: &'a [&'a Buffer],
+    /// Output buffers in the operation's order.
+    pub outputs: &'a [&'a Buffer],
+    /// Where to queue it.
+    pub stream: Stream,
+}
+
+/// An implementation of operations.
+pub trait Backend: Send + Sync {
+    /// Short name, the first part of a trial's name: `cpu`, `cuda`, `float8`.
+    fn name(&self) -> &str;
+
+    /// What it runs on.
+    fn device(&self) -> Device;
+
+    /// Whether it does this operation, and if not, why.
+    fn supports(&self, op: &Op) -> Result<(), Unsupported>;
+
+    /// The ways it can do a supported operation, the usual one first.
+    fn variants(&self, op: &Op) -> Vec<String>;
+
+    /// Whether `alloc`, `upload`, `launch` and `download` are implemented.
+    fn stepwise(&self) -> bool {
+        false
+    }
+
+    /// Memory of that layout, every byte set to its poison.
+    fn alloc(&self, layout: &Layout) -> Result<Buffer, BackendError> {
+        let _ = layout;
+        Err(BackendError::NotStepwise)
+    }
+
+    /// Replaces all bytes of a buffer, guard zones and gaps included.
+    fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {
+        let _ = (buffer, bytes);
+        Err(BackendError::NotStepwise)
+    }
+
+    /// Queues one call.
+    fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
+        let _ = launch;
+        Err(BackendError::NotStepwise)
+    }
+
+    /// Waits for the work queued on the buffer and returns all its bytes.
+    fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
+        let _ = buffer;
+        Err(BackendError::NotStepwise)
+    }
+
+    /// Computes the operation on host tensors.
+    fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        let staged = Staged::launch(self, op, variant, inputs, Layout::contiguous)?;
+        staged.outputs.iter().map(|buffer| Ok(buffer.layout.gather(&self.download(buffer)?)?)).collect()
+    }
+}
+
+/// The buffers of one call that has been launched.
+pub struct Staged {
+    /// Input buffers.
+    pub inputs: Vec<Buffer>,
+    /// Output buffers.
+    pub outputs: Vec<Buffer>,
+}
+
+impl Staged {
+    /// Allocates buffers laid out by `layout`, uploads the inputs and launches.
+    pub fn launch<B: Backend + ?Sized>(
+        backend: &B,
+        op: &Op,
+        variant: &str,
+        inputs: &[Tensor],
+        layout: impl Fn(TensorType) -> Layout,
+    ) -> Result<Self, BackendError> {
+        let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
+        let outputs = op.signature(&types)?;
+        let inputs = inputs
+            .iter()
+            .map(|tensor| {
+                let layout = layout(tensor.ty().clone());
+                let buffer = backend.alloc(&layout)?;
+                let mut bytes = vec![layout.poison; layout.total()?];
+                layout.scatter(tensor, &mut bytes);
+                backend.upload(&buffer, &bytes)?;
+                Ok(buffer)
+            })
+            .collect::<Result<Vec<_>, BackendError>>()?;
+        let outputs =
+            outputs.into_iter().map(|ty| backend.alloc(&layout(ty))).collect::<Result<Vec<_>, _>>()?;
+        backend.launch(Launch {
+            op,
+            variant,
+            inputs: &inputs.iter().collect::<Vec<_>>(),
+            outputs: &outputs.iter().collect::<Vec<_>>(),
+            stream: Stream::default(),
+        })?;
+        Ok(Self { inputs, outputs })
+    }
+}

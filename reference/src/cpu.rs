@@ -1,0 +1,90 @@
+//! The reference as a backend.
+
+use crate::backend::{Backend, BackendError, Buffer, Device, Launch, Layout, Unsupported};
+use crate::ops::Op;
+use crate::{Path, Tensor};
+use std::sync::{Mutex, PoisonError};
+
+/// The CPU reference. Its variants are `parallel` (rayon) and `definition` (one
+/// loop over the definition); they give the same bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu;
+
+const VARIANTS: [(&str, Path); 2] = [("parallel", Path::Parallel), ("definition", Path::Definition)];
+
+fn path_of(op: &Op, variant: &str) -> Result<Path, BackendError> {
+    let found = VARIANTS.into_iter().find(|(name, _)| *name == variant);
+    found.map(|(_, path)| path).ok_or_else(|| BackendError::Variant {
+        op: op.name(),
+        variant: variant.to_owned(),
+        known: VARIANTS.map(|(name, _)| name.to_owned()).to_vec(),
+    })
+}
+
+type HostMemory = Mutex<Vec<u8>>;
+
+fn with_bytes<T>(buffer: &Buffer, f: impl FnOnce(&mut Vec<u8>) -> T) -> Result<T, BackendError> {
+    let mut bytes = buffer.memory::<HostMemory>()?.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(f(&mut bytes))
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn device(&self) -> Device {
+        Device {
+            name: format!("{} CPU", std::env::consts::ARCH),
+            properties: [("threads".to_owned(), rayon::current_num_threads().to_string())].into(),
+        }
+    }
+
+    fn supports(&self, _: &Op) -> Result<(), Unsupported> {
+        Ok(())
+    }
+
+    fn variants(&self, _: &Op) -> Vec<String> {
+        VARIANTS.map(|(name, _)| name.to_owned()).to_vec()
+    }
+
+    fn stepwise(&self) -> bool {
+        true
+    }
+
+    fn alloc(&self, layout: &Layout) -> Result<Buffer, BackendError> {
+        let bytes = vec![layout.poison; layout.total()?];
+        Ok(Buffer::new(layout.clone(), HostMemory::new(bytes)))
+    }
+
+    fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {
+        with_bytes(buffer, |memory| {
+            if memory.len() != bytes.len() {
+                return Err(BackendError::BufferSize { given: bytes.len(), expected: memory.len() });
+            }
+            memory.copy_from_slice(bytes);
+            Ok(())
+        })?
+    }
+
+    fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
+        let inputs = launch
+            .inputs
+            .iter()
+            .map(|buffer| Ok(with_bytes(buffer, |bytes| buffer.layout().gather(bytes))??))
+            .collect::<Result<Vec<_>, BackendError>>()?;
+        let results = self.run(launch.op, launch.variant, &inputs)?;
+        for (buffer, result) in launch.outputs.iter().zip(&results) {
+            with_bytes(buffer, |bytes| buffer.layout().scatter(result, bytes))?;
+        }
+        Ok(())
+    }
+
+    fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
+        with_bytes(buffer, |bytes| bytes.clone())
+    }
+
+    fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        Ok(op.evaluate(inputs, path_of(op, variant)?)?)
+    }
+}

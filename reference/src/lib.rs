@@ -1,0 +1,23 @@
+//! The bit-exact CPU reference of Plumbline.
+//!
+//! - [`format`](mod@format): number formats as data, with one encoder and one decoder.
+//! - [`ops`]: what each operation means; an [`Op`](ops::Op) is a value that says
+//!   what to compute.
+//! - [`Tensor`]: element type, shape, strides, bytes.
+//! - [`Backend`]: the trait that every implementation under test stands behind;
+//!   [`Cpu`] is the reference itself.
+//!
+//! Arithmetic is that of IEEE 754 binary32 without contraction or flush to zero;
+//! a NaN that arithmetic makes becomes the canonical NaN of the output's format.
+
+pub mod backend;
+mod cpu;
+mod dtype;
+pub mod format;
+pub mod ops;
+mod tensor;
+
+pub use backend::{Backend, BackendError};
+pub use cpu::Cpu;
+pub use dtype::DType;
+pub use tensor::{MAX_BYTES, Path, Tensor, TensorError, TensorType, position};

@@ -1,0 +1,59 @@
+//! `cast`: elementwise encode.
+//!
+//! `y[i] = encode(x[i])`, from the bits of the source directly, rounded once.
+//! Inputs `x` of format `from` and any shape; with stochastic rounding also
+//! `random`, u32 of the same shape. Output: codes of format `to`, same shape.
+
+use super::encoding::{check_random, encoding_parameters, random_bits};
+use super::{Inputs, Operation, SignatureError};
+use crate::format::{Format, Policy};
+use crate::{Path, Tensor, TensorError, TensorType};
+
+encoding_parameters! {
+    /// Elementwise encode.
+    ///
+    /// ```
+    /// use plumbline_reference::{Path, Tensor, TensorType, format::{E4M3FN, F32}, ops::{Cast, Op}};
+    /// let x = Tensor::from_codes(TensorType::new(F32, [2]), &[0x43e8_0000, 0x43e8_0001])?;
+    /// let y = Op::from(Cast::new(F32, E4M3FN)).evaluate(&[x], Path::Definition)?;
+    /// assert_eq!(y[0].bytes(), [0x7e, 0x7e]); // 464 is the tie above 448
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct Cast {
+        /// Format of the source.
+        pub from: Format,
+        /// Format of the result.
+        pub to: Format,
+    }
+}
+
+impl Cast {
+    /// A cast with the default policy.
+    #[must_use]
+    pub fn new(from: Format, to: Format) -> Self {
+        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
+        Self { from, to, rounding, overflow, infinities, nan, subnormals, negative_zero }
+    }
+}
+
+impl Operation for Cast {
+    const INPUTS: &'static [&'static str] = &["x", "random"];
+
+    fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError> {
+        check_random(inputs, 1, self.rounding)?;
+        let shape = inputs.dtype(0, self.from)?;
+        Ok(vec![TensorType::new(self.to, shape)])
+    }
+
+    fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+        let (x, policy) = (&inputs[0], self.policy());
+        let y = Tensor::from_fn(TensorType::new(self.to, x.shape()), path, |i| {
+            self.to.encode(self.from.decode(x.code(i)), &policy, random_bits(inputs, &policy, i))
+        })?;
+        Ok(vec![y])
+    }
+
+    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+        Some(self.from.to_f64(inputs[0].code(index)))
+    }
+}

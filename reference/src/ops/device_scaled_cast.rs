@@ -1,0 +1,154 @@
+//! `device_scaled_cast`: encode scaled by an absmax read from memory.
+//!
+//! With `m` the largest finite value of `to` (448 for E4M3FN) and `a` the absmax:
+//! `q = m / a`, `y[i] = encode(x[i] * q)`, `dequant = a / m`, each step rounded to
+//! f32. With `scale_op: divide`, `y[i] = encode(x[i] / dequant)` instead.
+//!
+//! At the edges: `a = 0` (either sign) counts as 1. Where `m / a` would overflow
+//! (`a` below about 1.3166e-36 for 448) `q` is the largest f32 of that sign and
+//! `dequant` is `1 / q`, so that a round trip still inverts; a plain kernel's
+//! `a / m` there is `tiny: quotient`. `a` infinite or NaN goes by `special`.
+//!
+//! Inputs `x`, `a` (f32; shape by `granularity`), and `random` with stochastic
+//! rounding. Outputs: codes, and `dequant` of the shape of `a`, NaN canonical.
+
+use super::encoding::{
+    Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at, f32_bits,
+    random_bits,
+};
+use super::{Inputs, Operation, SignatureError};
+use crate::format::{F32, Format, Policy};
+use crate::{Path, Tensor, TensorError, TensorType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+encoding_parameters! {
+    /// Encode scaled by an absmax read from memory.
+    pub struct DeviceScaledCast {
+        /// Format of the source; any but f64.
+        pub from: Format,
+        /// Format of the codes.
+        pub to: Format,
+        /// How many elements share an absmax.
+        #[serde(default)]
+        pub granularity: Granularity,
+        /// `x * q`, or `x / dequant`, or `x * (1 / dequant)`.
+        #[serde(default)]
+        pub scale_op: ScaleOp,
+        /// `dequant` where `q` is clamped.
+        #[serde(default)]
+        pub tiny: Tiny,
+        /// An infinite or NaN absmax.
+        #[serde(default)]
+        pub special: Special,
+    }
+}
+
+/// `dequant` where `m / a` overflows and `q` is clamped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tiny {
+    /// `1 / q`: the round trip inverts.
+    #[default]
+    Reciprocal,
+    /// `a / m`, as a plain kernel gives.
+    Quotient,
+}
+
+/// What an infinite or NaN absmax does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Special {
+    /// IEEE arithmetic: infinity gives `q = 0` and `dequant` infinite, NaN gives NaN.
+    #[default]
+    Propagate,
+    /// Counts as 1, as zero does.
+    Unit,
+}
+
+impl DeviceScaledCast {
+    /// One absmax per tensor, with the defaults.
+    #[must_use]
+    pub fn new(from: Format, to: Format) -> Self {
+        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
+        let (granularity, scale_op, tiny, special) = Default::default();
+        Self {
+            from,
+            to,
+            granularity,
+            scale_op,
+            tiny,
+            special,
+            rounding,
+            overflow,
+            infinities,
+            nan,
+            subnormals,
+            negative_zero,
+        }
+    }
+
+    /// `(q, dequant)` for an absmax.
+    fn factors(&self, a: f32) -> (f32, f32) {
+        // The largest finite value of a format with f32's exponents or fewer is exact.
+        let max = self.to.to_f64(self.to.max_finite()) as f32;
+        let a = match self.special {
+            Special::Unit if !a.is_finite() => 1.0,
+            _ if a == 0.0 => 1.0,
+            _ => a,
+        };
+        let q = max / a;
+        if q.is_infinite() {
+            let q = f32::MAX.copysign(q);
+            return match self.tiny {
+                Tiny::Reciprocal => (q, 1.0 / q),
+                Tiny::Quotient => (q, a / max),
+            };
+        }
+        (q, a / max)
+    }
+
+    fn scaled(&self, inputs: &[Tensor], i: usize) -> f32 {
+        let a = f32_at(&inputs[1], F32, self.granularity.scale_index(inputs[0].shape(), i));
+        let (q, dequant) = self.factors(a);
+        let factor = if self.scale_op == ScaleOp::Multiply { q } else { dequant };
+        self.scale_op.apply(f32_at(&inputs[0], self.from, i), factor)
+    }
+}
+
+impl Operation for DeviceScaledCast {
+    const INPUTS: &'static [&'static str] = &["x", "a", "random"];
+
+    fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError> {
+        check_f32_source(inputs, self.from)?;
+        if self.to.max_exponent() > F32.max_exponent() {
+            return Err(inputs.parameter_error("to", "the largest value must be an f32"));
+        }
+        check_random(inputs, 2, self.rounding)?;
+        let shape = inputs.dtype(0, self.from)?;
+        self.granularity.check(inputs, 0, 1)?;
+        Ok(vec![TensorType::new(self.to, shape), TensorType::new(F32, inputs.shape(1))])
+    }
+
+    fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+        let policy = self.policy();
+        let codes = Tensor::from_fn(TensorType::new(self.to, inputs[0].shape()), path, |i| {
+            self.to.encode(arithmetic(self.scaled(inputs, i)), &policy, random_bits(inputs, &policy, i))
+        })?;
+        let dequant = Tensor::from_fn(inputs[1].ty().clone(), path, |i| {
+            f32_bits(self.factors(f32_at(&inputs[1], F32, i)).1)
+        })?;
+        Ok(vec![codes, dequant])
+    }
+
+    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+        Some(self.scaled(inputs, index).into())
+    }
+
+    fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
+        if output == 1 {
+            return vec![(1, index)];
+        }
+        vec![(0, index), (1, self.granularity.scale_index(inputs[0].shape(), index))]
+    }
+}

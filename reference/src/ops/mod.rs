@@ -1,0 +1,133 @@
+//! Operations: what each one means.
+//!
+//! An [`Op`] is a value; its fields are its parameters, so a case file *is* the
+//! specification: `{cast: {from: f32, to: e4m3fn}}`. One file per operation
+//! holds the parameters, the signature (types and shapes of outputs, or an error
+//! that names what does not fit) and the definition. A new operation is a file, a
+//! `mod` line, and a line in the table below.
+
+mod absmax;
+mod cast;
+mod classify;
+mod decode;
+mod device_scaled_cast;
+mod encoding;
+mod format_info;
+mod scaled_cast;
+mod scaled_decode;
+mod signature;
+
+pub use encoding::{Granularity, ScaleOp};
+pub use signature::SignatureError;
+
+use crate::{Path, Tensor, TensorError, TensorType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use signature::Inputs;
+
+/// What every operation's file implements.
+pub trait Operation {
+    /// Names of the inputs, as the documentation and errors use them. Trailing
+    /// inputs that only some parameters need are included.
+    const INPUTS: &'static [&'static str];
+
+    /// Types of the outputs for inputs of these types.
+    fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError>;
+
+    /// The outputs. Called with inputs that fit the signature.
+    fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
+
+    /// The value that the definition rounds to give element `index` of the first
+    /// output, where that value is a number of its own (`x` for a cast).
+    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+        let _ = (inputs, index);
+        None
+    }
+
+    /// Which elements `(input, index)` an output element is made from, for
+    /// reports. Empty where it is all of them.
+    fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
+        let _ = output;
+        (0..inputs.len()).filter(|&input| index < inputs[input].len()).map(|input| (input, index)).collect()
+    }
+}
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident: $Type:ident,)*) => {
+        $(pub use $name::$Type;)*
+
+        /// An operation with its parameters.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case", deny_unknown_fields)]
+        pub enum Op {
+            $($(#[$doc])* $Type($Type),)*
+        }
+
+        impl Op {
+            /// Names of all operations.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// The operation's name: `cast`.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$Type(_) => stringify!($name),)* }
+            }
+
+            /// Names of the operation's inputs.
+            #[must_use]
+            pub fn input_names(&self) -> &'static [&'static str] {
+                match self { $(Self::$Type(_) => <$Type as Operation>::INPUTS,)* }
+            }
+
+            /// Types of the outputs, or what does not fit.
+            pub fn signature(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, SignatureError> {
+                let inputs = Inputs::new(self.name(), self.input_names(), inputs)?;
+                match self { $(Self::$Type(op) => op.signature(&inputs),)* }
+            }
+
+            /// Checks the inputs and computes the outputs.
+            pub fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, SignatureError> {
+                let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
+                self.signature(&types)?;
+                Ok(match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }?)
+            }
+
+            /// See [`Operation::exact`].
+            #[must_use]
+            pub fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+                match self { $(Self::$Type(op) => op.exact(inputs, index),)* }
+            }
+
+            /// See [`Operation::sources`].
+            #[must_use]
+            pub fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
+                match self { $(Self::$Type(op) => op.sources(inputs, output, index),)* }
+            }
+        }
+
+        $(impl From<$Type> for Op {
+            fn from(op: $Type) -> Self {
+                Self::$Type(op)
+            }
+        })*
+    };
+}
+
+operations! {
+    /// Elementwise encode.
+    cast: Cast,
+    /// Every code to a wider format.
+    decode: Decode,
+    /// Class and sign of every code.
+    classify: Classify,
+    /// Constants of a format.
+    format_info: FormatInfo,
+    /// Encode of a scaled value.
+    scaled_cast: ScaledCast,
+    /// Largest magnitude.
+    absmax: Absmax,
+    /// Encode scaled by an absmax read from memory.
+    device_scaled_cast: DeviceScaledCast,
+    /// Decode, then multiply by a scale read from memory.
+    scaled_decode: ScaledDecode,
+}

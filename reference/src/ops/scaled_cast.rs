@@ -1,0 +1,84 @@
+//! `scaled_cast`: encode of a scaled value.
+//!
+//! `y[i] = encode(f32(x[i] op s))`: the product (or quotient, see `scale_op`) is
+//! rounded to f32 first, then encoded. Inputs `x`, `s` (f32; shape by
+//! `granularity`), and `random` with stochastic rounding. A NaN that reaches the
+//! encoding is positive, whatever its source.
+
+use super::encoding::{
+    Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at,
+    random_bits,
+};
+use super::{Inputs, Operation, SignatureError};
+use crate::format::{F32, Format, Policy};
+use crate::{Path, Tensor, TensorError, TensorType};
+
+encoding_parameters! {
+    /// Encode of a scaled value.
+    pub struct ScaledCast {
+        /// Format of the source; any but f64.
+        pub from: Format,
+        /// Format of the result.
+        pub to: Format,
+        /// How many elements share a scale.
+        #[serde(default)]
+        pub granularity: Granularity,
+        /// Multiply, divide, or multiply by the reciprocal.
+        #[serde(default)]
+        pub scale_op: ScaleOp,
+    }
+}
+
+impl ScaledCast {
+    /// One scale per tensor, multiplied, with the default policy.
+    #[must_use]
+    pub fn new(from: Format, to: Format) -> Self {
+        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
+        let (granularity, scale_op) = Default::default();
+        Self {
+            from,
+            to,
+            granularity,
+            scale_op,
+            rounding,
+            overflow,
+            infinities,
+            nan,
+            subnormals,
+            negative_zero,
+        }
+    }
+
+    fn scaled(&self, inputs: &[Tensor], i: usize) -> f32 {
+        let scale = f32_at(&inputs[1], F32, self.granularity.scale_index(inputs[0].shape(), i));
+        self.scale_op.apply(f32_at(&inputs[0], self.from, i), scale)
+    }
+}
+
+impl Operation for ScaledCast {
+    const INPUTS: &'static [&'static str] = &["x", "s", "random"];
+
+    fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError> {
+        check_f32_source(inputs, self.from)?;
+        check_random(inputs, 2, self.rounding)?;
+        let shape = inputs.dtype(0, self.from)?;
+        self.granularity.check(inputs, 0, 1)?;
+        Ok(vec![TensorType::new(self.to, shape)])
+    }
+
+    fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+        let policy = self.policy();
+        let y = Tensor::from_fn(TensorType::new(self.to, inputs[0].shape()), path, |i| {
+            self.to.encode(arithmetic(self.scaled(inputs, i)), &policy, random_bits(inputs, &policy, i))
+        })?;
+        Ok(vec![y])
+    }
+
+    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+        Some(self.scaled(inputs, index).into())
+    }
+
+    fn sources(&self, inputs: &[Tensor], _: usize, index: usize) -> Vec<(usize, usize)> {
+        vec![(0, index), (1, self.granularity.scale_index(inputs[0].shape(), index))]
+    }
+}

@@ -1,0 +1,286 @@
+//! Tensors: an element type, a shape, strides and bytes.
+//!
+//! The bytes are little-endian codes. A tensor knows nothing of floating point;
+//! operations do.
+
+use crate::DType;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is known of a tensor before its contents.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TensorType {
+    /// Element type.
+    pub dtype: DType,
+    /// Extent of each dimension, outermost first; `[]` is a scalar.
+    pub shape: Vec<usize>,
+}
+
+/// Largest tensor that is made, in bytes.
+pub const MAX_BYTES: usize = 8 << 30;
+
+/// Why a tensor cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorError {
+    /// The shape asks for more than [`MAX_BYTES`].
+    #[error("shape {shape:?} of {dtype} needs more than {} GiB, the largest tensor that is made", MAX_BYTES >> 30)]
+    TooLarge {
+        /// Element type.
+        dtype: DType,
+        /// The shape asked for.
+        shape: Vec<usize>,
+    },
+    /// The number of codes is not the number of elements.
+    #[error("{given} elements given, but shape {shape:?} holds {expected}")]
+    Count {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Elements of that shape.
+        expected: usize,
+        /// Elements given.
+        given: usize,
+    },
+    /// Strides reach outside the bytes or do not match the shape.
+    #[error("strides {strides:?} for shape {shape:?} do not fit {bytes} bytes of {dtype}")]
+    Strides {
+        /// Element type.
+        dtype: DType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// The strides, in elements.
+        strides: Vec<usize>,
+        /// Bytes given.
+        bytes: usize,
+    },
+}
+
+impl TensorType {
+    /// A type of that element type and shape.
+    pub fn new(dtype: impl Into<DType>, shape: impl Into<Vec<usize>>) -> Self {
+        Self { dtype: dtype.into(), shape: shape.into() }
+    }
+
+    /// Number of elements, or an error if the tensor would be too large.
+    pub fn elements(&self) -> Result<usize, TensorError> {
+        self.shape
+            .iter()
+            .try_fold(1usize, |product, &extent| product.checked_mul(extent))
+            .filter(|&elements| {
+                elements.checked_mul(self.dtype.bytes()).is_some_and(|bytes| bytes <= MAX_BYTES)
+            })
+            .ok_or_else(|| TensorError::TooLarge { dtype: self.dtype, shape: self.shape.clone() })
+    }
+
+    /// Strides, in elements, of a row-major tensor without gaps.
+    #[must_use]
+    pub fn contiguous_strides(&self) -> Vec<usize> {
+        let mut strides = vec![1usize; self.shape.len()];
+        for i in (1..self.shape.len()).rev() {
+            strides[i - 1] = strides[i].saturating_mul(self.shape[i]);
+        }
+        strides
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)
+    }
+}
+
+/// Whether elements are computed one after the other or by rayon's threads. The
+/// bits are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// One loop in ascending order: the definition.
+    Definition,
+    /// Chunks on rayon's threads.
+    Parallel,
+}
+
+/// A tensor on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    ty: TensorType,
+    strides: Vec<usize>,
+    elements: usize,
+    contiguous: bool,
+    bytes: Vec<u8>,
+}
+
+/// Elements that one rayon task computes: enough to hide its cost, few enough to
+/// spread.
+const CHUNK: usize = 1 << 14;
+
+impl Tensor {
+    /// A contiguous tensor whose element at linear index `i` is `code(i)`.
+    pub fn from_fn(
+        ty: TensorType,
+        path: Path,
+        code: impl Fn(usize) -> u64 + Sync,
+    ) -> Result<Self, TensorError> {
+        fn fill<const BYTES: usize>(bytes: &mut [u8], path: Path, code: impl Fn(usize) -> u64 + Sync) {
+            let fill_chunk = |(chunk, bytes): (usize, &mut [u8])| {
+                for (i, slot) in bytes.chunks_exact_mut(BYTES).enumerate() {
+                    slot.copy_from_slice(&code(chunk * CHUNK + i).to_le_bytes()[..BYTES]);
+                }
+            };
+            match path {
+                Path::Definition => bytes.chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk),
+                Path::Parallel => bytes.par_chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk),
+            }
+        }
+        let mut bytes = vec![0; ty.elements()? * ty.dtype.bytes()];
+        match ty.dtype.bytes() {
+            1 => fill::<1>(&mut bytes, path, code),
+            2 => fill::<2>(&mut bytes, path, code),
+            4 => fill::<4>(&mut bytes, path, code),
+            _ => fill::<8>(&mut bytes, path, code),
+        }
+        Self::from_bytes(ty, bytes)
+    }
+
+    /// A contiguous tensor of the given codes.
+    pub fn from_codes(ty: TensorType, codes: &[u64]) -> Result<Self, TensorError> {
+        let expected = ty.elements()?;
+        if codes.len() != expected {
+            return Err(TensorError::Count { shape: ty.shape, expected, given: codes.len() });
+        }
+        Self::from_fn(ty, Path::Definition, |i| codes[i])
+    }
+
+    /// A contiguous tensor over little-endian bytes.
+    pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Result<Self, TensorError> {
+        let expected = ty.elements()?;
+        if bytes.len() != expected * ty.dtype.bytes() {
+            let given = bytes.len() / ty.dtype.bytes();
+            return Err(TensorError::Count { shape: ty.shape, expected, given });
+        }
+        Ok(Self { strides: ty.contiguous_strides(), elements: expected, contiguous: true, ty, bytes })
+    }
+
+    /// A tensor over little-endian bytes with strides in elements. Stride 0
+    /// repeats; gaps are kept as they are.
+    pub fn from_strided(ty: TensorType, strides: Vec<usize>, bytes: Vec<u8>) -> Result<Self, TensorError> {
+        let elements = ty.elements()?;
+        let last = (elements > 0 && strides.len() == ty.shape.len()).then(|| {
+            ty.shape.iter().zip(&strides).try_fold(0usize, |last, (&extent, &stride)| {
+                (extent - 1).checked_mul(stride).and_then(|step| last.checked_add(step))
+            })
+        });
+        let fits = match last {
+            Some(Some(last)) => last < bytes.len() / ty.dtype.bytes(),
+            Some(None) => false,
+            None => elements == 0 && strides.len() == ty.shape.len(),
+        };
+        if !fits {
+            let TensorType { dtype, shape } = ty;
+            return Err(TensorError::Strides { dtype, shape, strides, bytes: bytes.len() });
+        }
+        let contiguous = strides == ty.contiguous_strides();
+        Ok(Self { ty, strides, elements, contiguous, bytes })
+    }
+
+    /// Element type and shape.
+    #[must_use]
+    pub fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
+    /// Element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.ty.dtype
+    }
+
+    /// Extent of each dimension.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.ty.shape
+    }
+
+    /// Strides in elements.
+    #[must_use]
+    pub fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// The storage, gaps included.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.elements
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// The code at a linear, row-major index.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Tensor::len`].
+    #[must_use]
+    #[inline]
+    pub fn code(&self, index: usize) -> u64 {
+        assert!(index < self.elements, "element {index} of {}", self.elements);
+        let width = self.ty.dtype.bytes();
+        let at = width * if self.contiguous { index } else { self.position(index) };
+        let bytes = &self.bytes[at..at + width];
+        match width {
+            1 => bytes[0].into(),
+            2 => u16::from_le_bytes([bytes[0], bytes[1]]).into(),
+            4 => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).into(),
+            _ => bytes.iter().rev().fold(0, |code, &byte| code << 8 | u64::from(byte)),
+        }
+    }
+
+    /// Codes in row-major order.
+    pub fn codes(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.elements).map(|i| self.code(i))
+    }
+
+    /// Where the element of a linear index lies, in elements from the start.
+    fn position(&self, index: usize) -> usize {
+        position(&self.ty.shape, &self.strides, index)
+    }
+
+    /// The same elements without gaps.
+    #[must_use]
+    pub fn to_contiguous(&self) -> Self {
+        if self.contiguous && self.bytes.len() == self.elements * self.ty.dtype.bytes() {
+            return self.clone();
+        }
+        let mut bytes = Vec::with_capacity(self.elements * self.ty.dtype.bytes());
+        for code in self.codes() {
+            bytes.extend_from_slice(&code.to_le_bytes()[..self.ty.dtype.bytes()]);
+        }
+        Self {
+            strides: self.ty.contiguous_strides(),
+            ty: self.ty.clone(),
+            elements: self.elements,
+            contiguous: true,
+            bytes,
+        }
+    }
+}
+
+/// Where a row-major linear index of `shape` lies under `strides`.
+#[must_use]
+pub fn position(shape: &[usize], strides: &[usize], index: usize) -> usize {
+    let mut rest = index;
+    let mut position = 0;
+    for (&extent, &stride) in shape.iter().zip(strides).rev() {
+        position += rest % extent * stride;
+        rest /= extent;
+    }
+    position
+}
