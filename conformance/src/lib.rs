@@ -1,0 +1,4 @@
+//! Cases, judging and reports of Plumbline.
+
+pub mod case;
+pub mod seed;

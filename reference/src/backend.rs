@@ -6,7 +6,7 @@
 //! strides, guard zones and poison become testable.
 
 use crate::ops::{Op, SignatureError};
-use crate::{Tensor, TensorError, TensorType, position};
+use crate::{MAX_BYTES, Tensor, TensorError, TensorType, position};
 use serde::Serialize;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -61,6 +61,16 @@ pub enum BackendError {
         /// Bytes of the buffer.
         expected: usize,
     },
+    /// Output buffers of other types than the operation gives.
+    #[error("{op}: output buffers hold {given:?}, the operation gives {expected:?}")]
+    Outputs {
+        /// The operation.
+        op: &'static str,
+        /// What the operation gives.
+        expected: Vec<TensorType>,
+        /// What the buffers hold.
+        given: Vec<TensorType>,
+    },
     /// The implementation failed.
     #[error("{call}: {why}")]
     Failed {
@@ -100,23 +110,26 @@ impl Layout {
 
     /// Bytes from the first to the end of the last element, gaps included.
     pub fn span(&self) -> Result<usize, TensorError> {
-        let too_large = || TensorError::TooLarge { dtype: self.ty.dtype, shape: self.ty.shape.clone() };
-        if self.ty.elements()? == 0 {
-            return Ok(0);
-        }
+        self.ty.elements()?;
         self.ty
-            .shape
-            .iter()
-            .zip(&self.strides)
-            .try_fold(0usize, |last, (&extent, &stride)| (extent - 1).checked_mul(stride)?.checked_add(last))
-            .and_then(|last| last.checked_add(1)?.checked_mul(self.ty.dtype.bytes()))
-            .filter(|&span| span <= crate::MAX_BYTES)
-            .ok_or_else(too_large)
+            .span(&self.strides)
+            .and_then(|span| span.checked_mul(self.ty.dtype.bytes()))
+            .filter(|&bytes| bytes <= MAX_BYTES)
+            .ok_or_else(|| self.unfit())
     }
 
     /// Bytes of the whole buffer.
     pub fn total(&self) -> Result<usize, TensorError> {
-        Ok(2 * self.guard + self.offset + self.span()?)
+        [self.guard, self.offset, self.guard]
+            .into_iter()
+            .try_fold(self.span()?, |total, bytes| total.checked_add(bytes))
+            .filter(|&bytes| bytes <= MAX_BYTES)
+            .ok_or_else(|| self.unfit())
+    }
+
+    fn unfit(&self) -> TensorError {
+        let Self { ty, strides, offset, guard, .. } = self;
+        TensorError::Layout { ty: ty.clone(), strides: strides.clone(), offset: *offset, guard: *guard }
     }
 
     /// The byte at which the element of a row-major linear index begins.
@@ -126,7 +139,12 @@ impl Layout {
     }
 
     /// Writes a tensor's elements into a buffer's bytes; the rest stays.
+    ///
+    /// # Panics
+    /// If the tensor is not of the layout's type or there are fewer than
+    /// [`Layout::total`] bytes.
     pub fn scatter(&self, tensor: &Tensor, bytes: &mut [u8]) {
+        assert_eq!(tensor.ty(), &self.ty, "the tensor is not of the layout's type");
         let width = self.ty.dtype.bytes();
         if self.strides == self.ty.contiguous_strides() && tensor.strides() == self.strides {
             let start = self.guard + self.offset;
@@ -141,6 +159,9 @@ impl Layout {
     }
 
     /// The tensor in a buffer's bytes.
+    ///
+    /// # Panics
+    /// If there are fewer than [`Layout::total`] bytes.
     pub fn gather(&self, bytes: &[u8]) -> Result<Tensor, TensorError> {
         let start = self.guard + self.offset;
         let elements = bytes[start..start + self.span()?].to_vec();
@@ -189,6 +210,20 @@ pub struct Launch<'a> {
     pub outputs: &'a [&'a Buffer],
     /// Where to queue it.
     pub stream: Stream,
+}
+
+impl Launch<'_> {
+    /// Requires the buffers to be of the types that the operation takes and gives.
+    pub fn check(&self) -> Result<(), BackendError> {
+        let types = |buffers: &[&Buffer]| -> Vec<_> {
+            buffers.iter().map(|buffer| buffer.layout.ty.clone()).collect()
+        };
+        let (given, expected) = (types(self.outputs), self.op.signature(&types(self.inputs))?);
+        if given == expected {
+            return Ok(());
+        }
+        Err(BackendError::Outputs { op: self.op.name(), expected, given })
+    }
 }
 
 /// An implementation of operations.

@@ -68,6 +68,7 @@ impl Backend for Cpu {
     }
 
     fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
+        launch.check()?;
         let inputs = launch
             .inputs
             .iter()

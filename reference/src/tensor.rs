@@ -31,6 +31,20 @@ pub enum TensorError {
         /// The shape asked for.
         shape: Vec<usize>,
     },
+    /// Strides do not match the shape, or the buffer would take more than
+    /// [`MAX_BYTES`].
+    #[error("{ty} with strides {strides:?}, offset {offset} and guard zones of {guard} bytes: \
+             one stride per dimension and at most {} GiB", MAX_BYTES >> 30)]
+    Layout {
+        /// Element type and shape.
+        ty: TensorType,
+        /// The strides, in elements.
+        strides: Vec<usize>,
+        /// Bytes before the first element.
+        offset: usize,
+        /// Bytes of each guard zone.
+        guard: usize,
+    },
     /// The number of codes is not the number of elements.
     #[error("{given} elements given, but shape {shape:?} holds {expected}")]
     Count {
@@ -39,6 +53,18 @@ pub enum TensorError {
         /// Elements of that shape.
         expected: usize,
         /// Elements given.
+        given: usize,
+    },
+    /// The number of bytes is not that of the elements.
+    #[error("{given} bytes given, but {dtype}{shape:?} takes {expected}")]
+    Bytes {
+        /// Element type.
+        dtype: DType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Bytes of that type and shape.
+        expected: usize,
+        /// Bytes given.
         given: usize,
     },
     /// Strides reach outside the bytes or do not match the shape.
@@ -63,6 +89,9 @@ impl TensorType {
 
     /// Number of elements, or an error if the tensor would be too large.
     pub fn elements(&self) -> Result<usize, TensorError> {
+        if self.shape.contains(&0) {
+            return Ok(0);
+        }
         self.shape
             .iter()
             .try_fold(1usize, |product, &extent| product.checked_mul(extent))
@@ -80,6 +109,21 @@ impl TensorType {
             strides[i - 1] = strides[i].saturating_mul(self.shape[i]);
         }
         strides
+    }
+
+    /// Elements from the first to the last under these strides, gaps included; 0
+    /// for an empty tensor. `None` if the strides do not match the shape or reach
+    /// beyond a `usize`.
+    #[must_use]
+    pub fn span(&self, strides: &[usize]) -> Option<usize> {
+        if strides.len() != self.shape.len() {
+            return None;
+        }
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        let steps = self.shape.iter().zip(strides).map(|(&extent, &stride)| (extent - 1).checked_mul(stride));
+        steps.into_iter().try_fold(1usize, |span, step| span.checked_add(step?))
     }
 }
 
@@ -152,29 +196,20 @@ impl Tensor {
 
     /// A contiguous tensor over little-endian bytes.
     pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Result<Self, TensorError> {
-        let expected = ty.elements()?;
-        if bytes.len() != expected * ty.dtype.bytes() {
-            let given = bytes.len() / ty.dtype.bytes();
-            return Err(TensorError::Count { shape: ty.shape, expected, given });
+        let elements = ty.elements()?;
+        if bytes.len() != elements * ty.dtype.bytes() {
+            let expected = elements * ty.dtype.bytes();
+            return Err(TensorError::Bytes { dtype: ty.dtype, shape: ty.shape, expected, given: bytes.len() });
         }
-        Ok(Self { strides: ty.contiguous_strides(), elements: expected, contiguous: true, ty, bytes })
+        Ok(Self { strides: ty.contiguous_strides(), elements, contiguous: true, ty, bytes })
     }
 
     /// A tensor over little-endian bytes with strides in elements. Stride 0
     /// repeats; gaps are kept as they are.
     pub fn from_strided(ty: TensorType, strides: Vec<usize>, bytes: Vec<u8>) -> Result<Self, TensorError> {
         let elements = ty.elements()?;
-        let last = (elements > 0 && strides.len() == ty.shape.len()).then(|| {
-            ty.shape.iter().zip(&strides).try_fold(0usize, |last, (&extent, &stride)| {
-                (extent - 1).checked_mul(stride).and_then(|step| last.checked_add(step))
-            })
-        });
-        let fits = match last {
-            Some(Some(last)) => last < bytes.len() / ty.dtype.bytes(),
-            Some(None) => false,
-            None => elements == 0 && strides.len() == ty.shape.len(),
-        };
-        if !fits {
+        let available = bytes.len() / ty.dtype.bytes();
+        if ty.span(&strides).is_none_or(|span| span > available) {
             let TensorType { dtype, shape } = ty;
             return Err(TensorError::Strides { dtype, shape, strides, bytes: bytes.len() });
         }
@@ -273,7 +308,11 @@ impl Tensor {
     }
 }
 
-/// Where a row-major linear index of `shape` lies under `strides`.
+/// Where a row-major linear index of `shape` lies under `strides`, one for each
+/// dimension.
+///
+/// # Panics
+/// If `shape` has no elements, so that no index exists.
 #[must_use]
 pub fn position(shape: &[usize], strides: &[usize], index: usize) -> usize {
     let mut rest = index;

@@ -1,1 +1,133 @@
-fn main(){}
+//! `cargo xtask`: the commands of a checkout, each a thin layer over cargo and
+//! the `plumbline` executable.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use serde_json::Value;
+
+/// The exit code of everything that kept the asked-for work from being done:
+/// the executable's own code for the same, and clap's for a wrong command line.
+const COULD_NOT_RUN: u8 = 2;
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "Developer commands of Plumbline", version, max_term_width = 100)]
+enum Xtask {
+    /// Build the plumbline executable and run `plumbline conform ARGS...`
+    ///
+    /// Results go to target/conform unless --out or PLUMBLINE_OUT says otherwise.
+    /// `cargo xtask conform --help` lists what ARGS may be. Exit code: 0 conforms,
+    /// 1 does not, 2 could not be built or run.
+    #[command(disable_help_flag = true)]
+    Conform(PassedOn),
+
+    /// Build the plumbline executable and run `plumbline ARGS...`
+    ///
+    /// `cargo xtask plumbline --help` lists its commands.
+    #[command(disable_help_flag = true)]
+    Plumbline(PassedOn),
+
+    /// Run the checks of continuous integration, installing nothing
+    ///
+    /// Tools that are not there are named, and their checks skipped.
+    Ci,
+}
+
+/// Arguments of the executable. clap only has to accept them: it would drop a
+/// leading `--`, so what is passed on is the command line itself.
+#[derive(clap::Args)]
+struct PassedOn {
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    _args: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    let command = Xtask::parse();
+    let args: Vec<OsString> = env::args_os().skip(2).collect();
+    let outcome = match command {
+        Xtask::Conform(_) => conform(&args),
+        Xtask::Plumbline(_) => plumbline("cargo xtask plumbline").and_then(|c| run(c.args(&args))),
+        Xtask::Ci => run(Command::new("bash").args([".ci/run", "--no-install"]).current_dir(workspace())),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(COULD_NOT_RUN)
+    })
+}
+
+fn conform(args: &[OsString]) -> Result<ExitCode> {
+    let mut command = plumbline("cargo xtask")?;
+    command.arg("conform").args(args);
+    if env::var_os("PLUMBLINE_OUT").is_none() && !names_out(args) {
+        command.env("PLUMBLINE_OUT", default_out());
+    }
+    run(&mut command)
+}
+
+/// Whether `--out DIR` or `--out=DIR` is among the arguments.
+fn names_out(args: &[OsString]) -> bool {
+    args.iter().any(|arg| arg == "--out" || arg.as_encoded_bytes().starts_with(b"--out="))
+}
+
+/// `target/conform` of the workspace: short where it is printed in its root,
+/// the same directory from everywhere else.
+fn default_out() -> PathBuf {
+    let out = Path::new("target/conform");
+    match env::current_dir().and_then(|here| here.canonicalize()) {
+        Ok(here) if workspace().canonicalize().is_ok_and(|root| root == here) => out.to_owned(),
+        _ => workspace().join(out),
+    }
+}
+
+/// The freshly built executable, to be run in the user's directory.
+/// `invoked_as` is what its replay lines begin with.
+fn plumbline(invoked_as: &str) -> Result<Command> {
+    let mut command = Command::new(build("plumbline-conformance", "plumbline")?);
+    command.env("PLUMBLINE_INVOKED_AS", invoked_as);
+    Ok(command)
+}
+
+/// Builds an executable in release and returns its path, which cargo knows
+/// whatever the target directory is.
+fn build(package: &str, bin: &str) -> Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--release", "--message-format=json-render-diagnostics"])
+        .args(["--package", package, "--bin", bin])
+        .arg("--manifest-path")
+        .arg(workspace().join("Cargo.toml"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !built.status.success() {
+        bail!("`{bin}` was not built, so nothing ran; cargo says why above");
+    }
+    String::from_utf8_lossy(&built.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == bin)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .with_context(|| format!("cargo built `{bin}` without saying where it is"))
+}
+
+/// Runs a command to its end and takes over its exit code.
+fn run(command: &mut Command) -> Result<ExitCode> {
+    let program = command.get_program().display().to_string();
+    let status = command.status().with_context(|| format!("cannot run {program}"))?;
+    match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) => Ok(ExitCode::from(code)),
+        None => bail!("{program} was killed ({status})"),
+    }
+}
+
+/// The directory that has the workspace's Cargo.toml.
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}

@@ -22,7 +22,7 @@ pub enum Value {
         negative: bool,
         /// The significand as an integer.
         significand: u64,
-        /// The weight of its last bit.
+        /// The weight of its last bit: any integer.
         exponent: i32,
     },
 }

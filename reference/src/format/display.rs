@@ -27,7 +27,7 @@ impl fmt::Display for HexFloat {
                 let digits = format!("{fraction:016x}");
                 let digits = digits.trim_end_matches('0');
                 let point = if digits.is_empty() { "" } else { "." };
-                write!(f, "0x1{point}{digits}p{:+}", exponent + log2)
+                write!(f, "0x1{point}{digits}p{:+}", i64::from(exponent) + i64::from(log2)
             }
         }
     }

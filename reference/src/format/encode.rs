@@ -65,33 +65,33 @@ impl Format {
             }
             Value::Finite { negative, significand, exponent } => (negative, significand, exponent),
         };
-        let min_exponent = self.min_exponent();
-        let fraction_bits = self.fraction_bits as i32;
         // floor(log2(|value|)), meaningless for zero.
-        let log2 = 63 - significand.leading_zeros() as i32 + exponent;
-        let flushed =
-            self.subnormals && matches!(policy.subnormals, Subnormals::FlushedBefore) && log2 < min_exponent;
+        let log2 = exponent.saturating_add(63 - significand.leading_zeros() as i32);
+        let tiny = log2 < self.min_exponent();
+        let flushed = tiny && self.subnormals && matches!(policy.subnormals, Subnormals::FlushedBefore);
         if significand == 0 || flushed {
             return self.zero(negative, policy);
         }
 
-        let binade = if self.subnormals && log2 < min_exponent { min_exponent } else { log2 };
-        let ulp = binade - fraction_bits;
-        let rounder = Rounder { rounding: policy.rounding, negative, random };
-        let rounded = if ulp > exponent {
-            rounder.round(significand, (ulp - exponent) as u32)
+        let magnitude = if log2 > self.max_exponent() {
+            self.max_magnitude() + 1
+        } else if tiny && !self.subnormals {
+            0
         } else {
-            significand << (exponent - ulp)
+            let binade = if tiny { self.min_exponent() } else { log2 };
+            let ulp = binade - self.fraction_bits as i32;
+            let shift = ulp.abs_diff(exponent);
+            let rounder = Rounder { rounding: policy.rounding, negative, random };
+            let rounded =
+                if ulp > exponent { rounder.round(significand, shift) } else { significand << shift };
+            // Exponent and fraction as one integer: the hidden bit of a normal number
+            // adds one to the exponent field, and a carry out of the fraction does the
+            // same, so subnormal, normal and carried results need no cases.
+            let hidden = if self.subnormals { 0 } else { 1 << self.fraction_bits };
+            (((binade - self.min_exponent()) as u64) << self.fraction_bits) + rounded - hidden
         };
 
-        // Exponent and fraction as one integer: the hidden bit of a normal number
-        // adds one to the exponent field, and a carry out of the fraction does the
-        // same, so subnormal, normal and carried results need no cases.
-        let hidden = if self.subnormals { 0 } else { 1 << fraction_bits };
-        let magnitude = ((binade - min_exponent) as i64) * (1 << fraction_bits) + rounded as i64 - hidden;
-        let magnitude = if magnitude < 0 { 0 } else { magnitude as u64 };
-
-        let subnormal = self.subnormals && magnitude >> fraction_bits == 0;
+        let subnormal = self.subnormals && magnitude >> self.fraction_bits == 0;
         if magnitude == 0 && self.subnormals
             || subnormal && matches!(policy.subnormals, Subnormals::FlushedAfter)
         {

@@ -61,7 +61,7 @@ pub struct Format {
     /// Which codes are not finite numbers.
     pub specials: Specials,
     /// An exponent field of 0 means zero and subnormals. Where false (E8M0), it
-    /// is an ordinary exponent and the format has no zero.
+    /// is an ordinary exponent and the format has no zero; it is unsigned then.
     pub subnormals: bool,
     /// Bits of storage of one code in memory: 8, 16, 32 or 64.
     pub storage_bits: u32,

@@ -51,7 +51,8 @@ pub enum Infinities {
     Propagate,
 }
 
-/// A NaN. A format without NaN gives its largest finite value instead.
+/// A NaN. A format without NaN gives its largest finite value instead (of the
+/// source's sign with `SignKept`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NanPolicy {
@@ -92,9 +93,9 @@ pub enum NegativeZero {
 /// The choices of an encoding. The default is what NVIDIA's
 /// `cvt.rn.satfinite` does.
 ///
-/// A negative value has no code in an unsigned format: it is an overflow below
-/// the range, giving the smallest value (0, or 2^-127 for E8M0) or NaN by
-/// `overflow` and `infinities`. A format without zero gives its smallest value
+/// A negative value that does not round to zero has no code in an unsigned
+/// format: it is an overflow below the range, giving the smallest value (0, or
+/// 2^-127 for E8M0) or NaN by `overflow` and `infinities`. A format without zero gives its smallest value
 /// for zero and for anything that would underflow to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

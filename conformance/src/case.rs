@@ -1,0 +1,244 @@
+//! What a case file says: the schema, one struct per YAML mapping.
+//!
+//! A file holds a list of cases. Each names an operation, how its inputs are made
+//! and what judges its outputs. With a `matrix`, one entry expands into one case
+//! per combination of values, `$name` standing for the value of that dimension.
+//!
+//! - *literal*: inputs and expected outputs as bit patterns.
+//! - *recorded*: inputs or outputs from a safetensors file.
+//! - *generated*: inputs from a named class; where `expect` is left out, the
+//!   reference's definition (or the device named by `against`) says what is right.
+
+use plumbline_reference::DType;
+use plumbline_reference::ops::Op;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A file of cases.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CaseFile {
+    /// The cases.
+    pub cases: Vec<CaseSpec>,
+}
+
+/// One case, or with a `matrix` one per combination.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CaseSpec {
+    /// Unique within the file. Values of the matrix are appended: `edges/f32/e4m3fn`.
+    pub name: String,
+    /// What the case is about, and a link if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Dimensions to combine. `$name` in `op`, `inputs` and `expect` stands for the
+    /// value of dimension `name`. Dimensions combine in alphabetical order.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub matrix: BTreeMap<String, Vec<Scalar>>,
+    /// The operation and its parameters.
+    pub op: Op,
+    /// The inputs, in the operation's order.
+    #[serde(default)]
+    pub inputs: Vec<TensorSpec>,
+    /// The right outputs, in the operation's order. Left out: what `against` computes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Vec<ExpectSpec>>,
+    /// Who computes the right outputs where `expect` does not give them.
+    #[serde(default)]
+    pub against: Against,
+    /// Default criterion of the outputs.
+    #[serde(default)]
+    pub judge: Criterion,
+    /// The smallest profile that runs the case.
+    #[serde(default)]
+    pub profile: Profile,
+}
+
+/// A value of a matrix dimension.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Integer(i64),
+    /// A string.
+    String(String),
+}
+
+/// Who says what is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Against {
+    /// The reference's definition.
+    #[default]
+    Definition,
+    /// The recording of an H200's conversion instructions.
+    H200,
+}
+
+/// How much of the cases is run.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// Seconds: every operation, format and policy, at its edges.
+    #[default]
+    Quick,
+    /// Minutes: larger matrices.
+    Full,
+    /// Every input there is.
+    Exhaustive,
+}
+
+/// How an input is made: exactly one of `bits`, `file` and `generate`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TensorSpec {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape. Needed with `bits`; with `file` it is checked; a class that sets its own
+    /// length does without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Vec<usize>>,
+    /// Bit patterns in row-major order, as quoted hex with all digits: `"0x43e80000"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits: Option<Vec<String>>,
+    /// A safetensors file, relative to the case file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The tensor in `file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<String>,
+    /// A class of inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generate: Option<Class>,
+    /// Seed of a class. Left out: derived from the case's name and the run's seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Repeat the class's values so that each one stands in every lane of a vector of
+    /// this many elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<usize>,
+}
+
+/// A named class of inputs. `dtype` is the source format; the target format is the
+/// operation's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Class {
+    /// Every rounding midpoint of the target, the one above the largest value
+    /// included, with its neighbours in the source format, both signs.
+    Midpoints,
+    /// Every value of the target, with its neighbours in the source format.
+    Representable,
+    /// First and last value of every binade of source and target, with neighbours.
+    BinadeEdges,
+    /// Subnormals of the source and sources of subnormal results.
+    Subnormals,
+    /// Zeros, infinities, largest and smallest values of both signs.
+    Extremes,
+    /// NaNs of both signs with varied payload, quiet and signalling.
+    Nans,
+    /// Values that rounding twice, through f16, bf16 or f32, gets wrong.
+    DoubleRounding,
+    /// All of the above.
+    Edges,
+    /// Every code of `dtype`, or part `part` of `parts` of them.
+    AllCodes {
+        /// Which part, from 0.
+        #[serde(default)]
+        part: u64,
+        /// How many parts.
+        #[serde(default = "one")]
+        parts: u64,
+    },
+    /// Uniformly random bit patterns of `dtype`. Without `shape`: the first input's.
+    RandomBits,
+    /// Random words for stochastic rounding: 0, all ones and random ones in turn.
+    /// Without `shape`: the first input's.
+    RoundingWords,
+    /// Random finite values of moderate size.
+    RandomFinite,
+    /// Random finite values of moderate size with `bits` at linear index `at`.
+    Needle {
+        /// The pattern.
+        bits: String,
+        /// Where.
+        at: usize,
+    },
+    /// Values that land on, just below and just above midpoints of the target once
+    /// the operation has scaled them. The scales are the literal second input.
+    ScaledEdges,
+    /// Codes by the SplitMix64 formula of the hardware recordings.
+    SplitmixCodes,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+/// A right output: dense (`bits`, or `file` and `tensor`) or sparse (`file`,
+/// `values` and `at`).
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectSpec {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape; with `file` and `tensor` it may be left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Vec<usize>>,
+    /// Bit patterns in row-major order, as quoted hex with all digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits: Option<Vec<String>>,
+    /// A safetensors file, relative to the case file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The tensor in `file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<String>,
+    /// The tensor in `file` that holds the values at the positions `at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<String>,
+    /// The tensor in `file` that holds row-major linear positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Criterion of this output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<Criterion>,
+    /// How NaNs compare. Left out: bit for bit between Plumbline's own backends, as a
+    /// class for any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nan: Option<NanJudge>,
+}
+
+/// When an output is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Criterion {
+    /// The same bits.
+    #[default]
+    BitExact,
+    /// `abs(got - exact) <= n * ulp(exact)`.
+    Ulp(f64),
+    /// `abs(got - expected) <= atol + rtol * abs(expected)`.
+    Allclose {
+        /// Relative tolerance.
+        rtol: f64,
+        /// Absolute tolerance.
+        atol: f64,
+    },
+}
+
+/// How NaNs compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NanJudge {
+    /// Any NaN equals any NaN.
+    Class,
+    /// Bit for bit.
+    Bits,
+}

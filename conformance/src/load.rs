@@ -1,0 +1,297 @@
+//! Reading case files: the one place that knows YAML.
+//!
+//! YAML -> JSON values -> one JSON value per combination of the matrix -> typed and
+//! checked [`Case`]s. Every error names file, line, case and field.
+
+use crate::case::{CaseSpec, Scalar};
+use crate::locate::{Step, line_of};
+use crate::recording::Recordings;
+use crate::source::{Case, Place};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is wrong with a case file, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// The file or folder.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: Option<usize>,
+    /// Name of the case.
+    pub case: Option<String>,
+    /// Path of the field: `op.cast.rounding`.
+    pub field: String,
+    /// What is wrong and what to do.
+    pub why: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(case) = &self.case {
+            write!(f, ": case `{case}`")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl LoadError {
+    fn of_file(file: &Path, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: None, case: None, field: String::new(), why: why.to_string() }
+    }
+}
+
+/// Loads the cases of a file, or of every `.yaml` and `.yml` file of a folder and
+/// its subfolders, in the order of their names.
+pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
+    let mut files = Vec::new();
+    collect(path, &mut files)?;
+    let mut recordings = Recordings::default();
+    let mut cases = Vec::new();
+    for file in &files {
+        cases.extend(load_file(file, &prefix(path, file), &mut recordings)?);
+    }
+    if cases.is_empty() {
+        return Err(LoadError::of_file(path, "holds no cases; a case file is YAML with a list `cases:`"));
+    }
+    let mut names = BTreeSet::new();
+    match cases.iter().find(|case| !names.insert(&case.name)) {
+        None => Ok(cases),
+        Some(case) => Err(case.place.error(
+            Some(&case.name),
+            &[Step::Key("name".into())],
+            "there is another case of this name; names are unique",
+        )),
+    }
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
+    let failed = |error| LoadError::of_file(path, format!("cannot be read: {error}"));
+    if !path.is_dir() {
+        fs::metadata(path).map_err(failed)?;
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut entries =
+        fs::read_dir(path).and_then(|entries| entries.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, _>>()).map_err(failed)?;
+    entries.sort();
+    for entry in entries {
+        let yaml = entry.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if yaml || entry.is_dir() {
+            collect(&entry, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// `sub/cast` for `root/sub/cast.yaml`; the stem for a single file.
+fn prefix(root: &Path, file: &Path) -> String {
+    let relative = file.strip_prefix(root).ok().filter(|rest| !rest.as_os_str().is_empty());
+    let relative = relative.map(Path::to_owned).or_else(|| file.file_name().map(PathBuf::from)).unwrap_or_default();
+    let parts: Vec<_> = relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    parts.join("/")
+}
+
+fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<Vec<Case>, LoadError> {
+    let text = fs::read_to_string(file).map_err(|e| LoadError::of_file(file, format!("cannot be read: {e}")))?;
+    let text: Arc<str> = text.into();
+    let yaml: serde_yaml::Value = serde_yaml::from_str(&text).map_err(|error| LoadError {
+        line: error.location().map(|location| location.line()),
+        ..LoadError::of_file(file, format!("not YAML: {error}"))
+    })?;
+    let place = Place { file: file.into(), text, path: Vec::new() };
+    let mut root = to_json(yaml, &place)?;
+    let Some(Value::Array(entries)) = root.get_mut("cases").map(Value::take) else {
+        return Err(place.error(None, &[], "holds no list `cases:`"));
+    };
+    if let Some(other) = root.as_object().and_then(|map| map.keys().find(|key| *key != "cases")) {
+        let why = format!("unknown field `{other}`, expected only `cases`");
+        return Err(place.error(None, &[Step::Key(other.clone())], &why));
+    }
+
+    let mut cases = Vec::new();
+    for (index, entry) in entries.into_iter().enumerate() {
+        let place = place.at([Step::Key("cases".into()), Step::Index(index)]);
+        for (name, value) in expand(entry, &place)? {
+            let spec = typed::<CaseSpec>(value, &place, Some(&name))?;
+            cases.push(Case::new(format!("{prefix}/{name}"), spec, place.clone(), recordings)?);
+        }
+    }
+    Ok(cases)
+}
+
+/// Deserializes, reporting the path of what does not fit.
+fn typed<T: for<'de> Deserialize<'de>>(value: Value, place: &Place, case: Option<&str>) -> Result<T, LoadError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path: Vec<_> = error
+            .path()
+            .iter()
+            .filter_map(|segment| match segment {
+                serde_path_to_error::Segment::Seq { index } => Some(Step::Index(*index)),
+                serde_path_to_error::Segment::Map { key } => Some(Step::Key(key.clone())),
+                serde_path_to_error::Segment::Enum { variant } => Some(Step::Key(variant.clone())),
+                serde_path_to_error::Segment::Unknown => None,
+            })
+            .collect();
+        let mut why = error.inner().to_string();
+        if path.contains(&Step::Key("bits".into())) {
+            why += "; write bit patterns as quoted hex with all digits, like \"0x43e80000\"";
+        }
+        place.error(case, &path, &why)
+    })
+}
+
+/// The JSON value of a YAML value, which is all that case files need.
+fn to_json(yaml: serde_yaml::Value, place: &Place) -> Result<Value, LoadError> {
+    Ok(match yaml {
+        serde_yaml::Value::Null => Value::Null,
+        serde_yaml::Value::Bool(value) => value.into(),
+        serde_yaml::Value::String(value) => value.into(),
+        serde_yaml::Value::Number(number) => {
+            let integer = number.as_i64().map(Value::from).or_else(|| number.as_u64().map(Value::from));
+            let finite = number.as_f64().and_then(serde_json::Number::from_f64).map(Value::Number);
+            let why = "NaN and infinity are not numbers here; write bit patterns as quoted hex, like \"0x7fc00000\"";
+            integer.or(finite).ok_or_else(|| place.error(None, &[], why))?
+        }
+        serde_yaml::Value::Sequence(values) => {
+            let entry = |(i, value)| to_json(value, &place.at([Step::Index(i)]));
+            Value::Array(values.into_iter().enumerate().map(entry).collect::<Result<_, _>>()?)
+        }
+        serde_yaml::Value::Mapping(values) => {
+            let mut map = Map::new();
+            for (key, value) in values {
+                let serde_yaml::Value::String(key) = key else {
+                    return Err(place.error(None, &[], "keys are strings"));
+                };
+                let value = to_json(value, &place.at([Step::Key(key.clone())]))?;
+                map.insert(key, value);
+            }
+            Value::Object(map)
+        }
+        serde_yaml::Value::Tagged(tagged) => {
+            return Err(place.error(None, &[], &format!("YAML tag `{}` is not used here", tagged.tag)));
+        }
+    })
+}
+
+/// One case per combination of the matrix's values, with its name.
+fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError> {
+    let base = entry.get("name").and_then(Value::as_str).map(str::to_owned);
+    let Some(base) = base.filter(|name| !name.is_empty()) else {
+        return Err(place.error(None, &[], "every case needs a `name:`, a string"));
+    };
+    let matrix: BTreeMap<String, Vec<Scalar>> = match entry.get("matrix") {
+        None => return Ok(vec![(base, entry)]),
+        Some(matrix) => typed(matrix.clone(), &place.at([Step::Key("matrix".into())]), Some(&base))?,
+    };
+    let mut combinations = vec![(base.clone(), BTreeMap::new())];
+    for (dimension, values) in &matrix {
+        if values.is_empty() {
+            let path = [Step::Key("matrix".into()), Step::Key(dimension.clone())];
+            return Err(place.error(Some(&base), &path, "a dimension needs at least one value"));
+        }
+        combinations = combinations
+            .into_iter()
+            .flat_map(|(name, chosen)| {
+                values.iter().map(move |value| {
+                    let mut chosen = chosen.clone();
+                    chosen.insert(dimension.clone(), value.clone());
+                    (format!("{name}/{value}"), chosen)
+                })
+            })
+            .collect();
+    }
+    combinations
+        .into_iter()
+        .map(|(name, chosen)| {
+            let mut case = entry.clone();
+            for field in ["op", "inputs", "expect"] {
+                if let Some(value) = case.get_mut(field) {
+                    substitute(value, &chosen).map_err(|unknown| {
+                        let why = format!("`${unknown}` is not a dimension of the matrix");
+                        place.error(Some(&base), &[Step::Key(field.into())], &why)
+                    })?;
+                }
+            }
+            case["name"] = name.clone().into();
+            Ok((name, case))
+        })
+        .collect()
+}
+
+/// Replaces every string `$name`. The error is the name that has no value.
+fn substitute(value: &mut Value, chosen: &BTreeMap<String, Scalar>) -> Result<(), String> {
+    match value {
+        Value::String(text) => {
+            if let Some(name) = text.strip_prefix('$') {
+                *value = chosen.get(name).ok_or_else(|| name.to_owned())?.to_json();
+            }
+            Ok(())
+        }
+        Value::Array(values) => values.iter_mut().try_for_each(|value| substitute(value, chosen)),
+        Value::Object(values) => values.values_mut().try_for_each(|value| substitute(value, chosen)),
+        _ => Ok(()),
+    }
+}
+
+impl Scalar {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Bool(value) => (*value).into(),
+            Self::Integer(value) => (*value).into(),
+            Self::String(value) => value.as_str().into(),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            Self::String(value) => f.write_str(value),
+        }
+    }
+}
+
+impl Place {
+    /// A place further inside.
+    pub(crate) fn at(&self, steps: impl IntoIterator<Item = Step>) -> Self {
+        let path = self.path.iter().cloned().chain(steps).collect();
+        Self { path, ..self.clone() }
+    }
+
+    /// An error at `field` inside this place.
+    pub(crate) fn error(&self, case: Option<&str>, field: &[Step], why: &str) -> LoadError {
+        let path: Vec<_> = self.path.iter().chain(field).cloned().collect();
+        // The case is named, so the field's path begins inside it.
+        let shown = match case {
+            Some(_) => field,
+            None => &path,
+        };
+        LoadError {
+            file: self.file.to_path_buf(),
+            line: line_of(&self.text, &path),
+            case: case.map(str::to_owned),
+            field: shown.iter().fold(String::new(), |text, step| match step {
+                Step::Index(index) => format!("{text}[{index}]"),
+                Step::Key(key) if text.is_empty() => key.clone(),
+                Step::Key(key) => format!("{text}.{key}"),
+            }),
+            why: why.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Tensors of safetensors files.
+
+use plumbline_reference::{DType, Tensor, TensorType};
+use safetensors::{Dtype, SafeTensors};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files that have been read, so that a file named by many cases is read once.
+#[derive(Default)]
+pub(crate) struct Recordings {
+    files: HashMap<PathBuf, Arc<[u8]>>,
+}
+
+impl Recordings {
+    /// The tensor `name` of `path` as `dtype`, checked against `shape`.
+    pub(crate) fn tensor(
+        &mut self,
+        path: &Path,
+        name: &str,
+        dtype: DType,
+        shape: Option<&[usize]>,
+    ) -> Result<Tensor, String> {
+        self.with_view(path, name, |found, bytes, found_shape| {
+            if !stores(found, dtype) {
+                return Err(format!("tensor `{name}` is {found:?} in the file, which does not hold {dtype}"));
+            }
+            if shape.is_some_and(|shape| shape != found_shape) {
+                return Err(format!("tensor `{name}` has shape {found_shape:?} in the file, the case says {shape:?}"));
+            }
+            let tensor = Tensor::from_bytes(TensorType::new(dtype, found_shape), bytes.to_vec());
+            tensor.map_err(|error| error.to_string())
+        })
+    }
+
+    /// The tensor `name` of `path` as linear positions.
+    pub(crate) fn positions(&mut self, path: &Path, name: &str) -> Result<Vec<usize>, String> {
+        self.with_view(path, name, |found, bytes, _| {
+            let width = match found {
+                Dtype::I64 | Dtype::U64 => 8,
+                Dtype::I32 | Dtype::U32 => 4,
+                _ => return Err(format!("tensor `{name}` is {found:?} in the file, positions are integers")),
+            };
+            bytes
+                .chunks_exact(width)
+                .map(|chunk| {
+                    let mut word = [0; 8];
+                    word[..width].copy_from_slice(chunk);
+                    usize::try_from(u64::from_le_bytes(word)).map_err(|_| "a position is too large".to_owned())
+                })
+                .collect()
+        })
+    }
+
+    fn with_view<T>(
+        &mut self,
+        path: &Path,
+        name: &str,
+        f: impl FnOnce(Dtype, &[u8], &[usize]) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let shown = path.display();
+        if !self.files.contains_key(path) {
+            let bytes = fs::read(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+            self.files.insert(path.to_owned(), bytes.into());
+        }
+        let file = SafeTensors::deserialize(&self.files[path])
+            .map_err(|error| format!("{shown} is not a valid safetensors file: {error}"))?;
+        let view = file.tensor(name).map_err(|_| {
+            let names: Vec<_> = file.names().into_iter().take(20).collect();
+            format!("{shown} has no tensor `{name}`; it has {}", names.join(", "))
+        })?;
+        f(view.dtype(), view.data(), view.shape())
+    }
+}
+
+/// Whether a file's element type can hold the codes of `dtype`: the type itself, or
+/// unsigned integers of its size.
+fn stores(found: Dtype, dtype: DType) -> bool {
+    match found {
+        Dtype::U8 => dtype.bytes() == 1,
+        Dtype::U16 => dtype.bytes() == 2,
+        Dtype::U32 => dtype.bytes() == 4,
+        Dtype::U64 => dtype.bytes() == 8,
+        Dtype::F8_E4M3 => dtype.name() == "e4m3fn",
+        Dtype::F8_E5M2 => dtype.name() == "e5m2",
+        Dtype::F8_E8M0 => dtype.name() == "e8m0",
+        Dtype::F16 => dtype.name() == "f16",
+        Dtype::BF16 => dtype.name() == "bf16",
+        Dtype::F32 => matches!(dtype.name(), "f32" | "tf32"),
+        Dtype::F64 => dtype.name() == "f64",
+        _ => false,
+    }
+}
