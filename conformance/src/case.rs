@@ -14,6 +14,7 @@ use plumbline_reference::ops::Op;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 /// A file of cases.
@@ -81,7 +82,18 @@ pub enum Against {
 
 /// How much of the cases is run.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
@@ -92,6 +104,16 @@ pub enum Profile {
     Full,
     /// Every input there is.
     Exhaustive,
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+            Self::Exhaustive => "exhaustive",
+        })
+    }
 }
 
 /// How an input is made: exactly one of `bits`, `file` and `generate`.
@@ -126,7 +148,8 @@ pub struct TensorSpec {
 }
 
 /// A named class of inputs. `dtype` is the source format; the target format is the
-/// operation's.
+/// operation's. "Every" is meant for targets of up to 19 bits (16 within `edges`); wider
+/// ones are sampled in every binade.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Class {

@@ -1,4 +1,27 @@
 //! Cases, judging and reports of Plumbline.
+//!
+//! ```text
+//! YAML -> cases -> inputs -> backend ------\
+//!                     \---> reference ----> judge -> verdict -> report
+//! ```
+//! Data flows left to right once; nothing calls back.
 
+pub mod adapter;
+pub mod assert;
 pub mod case;
+pub mod cli;
+pub mod generate;
+pub mod judge;
+pub mod load;
+mod locate;
+pub mod memory;
+mod recording;
+pub mod registry;
+mod replay;
+pub mod report;
+pub mod runner;
 pub mod seed;
+pub mod setup;
+pub mod source;
+pub mod verdict;
+pub mod waiver;

@@ -49,6 +49,11 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl LoadError {
+    /// A file that cannot be read.
+    pub(crate) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
+        Self::of_file(file, format!("cannot be read: {error}"))
+    }
+
     fn of_file(file: &Path, why: impl fmt::Display) -> Self {
         Self { file: file.to_owned(), line: None, case: None, field: String::new(), why: why.to_string() }
     }
@@ -79,14 +84,15 @@ pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
-    let failed = |error| LoadError::of_file(path, format!("cannot be read: {error}"));
+    let failed = |error: std::io::Error| LoadError::unreadable(path, &error);
     if !path.is_dir() {
         fs::metadata(path).map_err(failed)?;
         files.push(path.to_owned());
         return Ok(());
     }
-    let mut entries =
-        fs::read_dir(path).and_then(|entries| entries.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, _>>()).map_err(failed)?;
+    let mut entries = fs::read_dir(path)
+        .and_then(|entries| entries.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, _>>())
+        .map_err(failed)?;
     entries.sort();
     for entry in entries {
         let yaml = entry.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
@@ -100,13 +106,15 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
 /// `sub/cast` for `root/sub/cast.yaml`; the stem for a single file.
 fn prefix(root: &Path, file: &Path) -> String {
     let relative = file.strip_prefix(root).ok().filter(|rest| !rest.as_os_str().is_empty());
-    let relative = relative.map(Path::to_owned).or_else(|| file.file_name().map(PathBuf::from)).unwrap_or_default();
-    let parts: Vec<_> = relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let relative =
+        relative.map(Path::to_owned).or_else(|| file.file_name().map(PathBuf::from)).unwrap_or_default();
+    let parts: Vec<_> =
+        relative.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
     parts.join("/")
 }
 
 fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<Vec<Case>, LoadError> {
-    let text = fs::read_to_string(file).map_err(|e| LoadError::of_file(file, format!("cannot be read: {e}")))?;
+    let text = fs::read_to_string(file).map_err(|error| LoadError::unreadable(file, &error))?;
     let text: Arc<str> = text.into();
     let yaml: serde_yaml::Value = serde_yaml::from_str(&text).map_err(|error| LoadError {
         line: error.location().map(|location| location.line()),
@@ -134,7 +142,11 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
 }
 
 /// Deserializes, reporting the path of what does not fit.
-fn typed<T: for<'de> Deserialize<'de>>(value: Value, place: &Place, case: Option<&str>) -> Result<T, LoadError> {
+fn typed<T: for<'de> Deserialize<'de>>(
+    value: Value,
+    place: &Place,
+    case: Option<&str>,
+) -> Result<T, LoadError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path: Vec<_> = error
             .path()

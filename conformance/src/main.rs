@@ -1,1 +1,5 @@
-fn main(){}
+//! The `plumbline` executable.
+
+fn main() -> std::process::ExitCode {
+    plumbline_conformance::cli::main()
+}

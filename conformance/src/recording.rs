@@ -27,7 +27,9 @@ impl Recordings {
                 return Err(format!("tensor `{name}` is {found:?} in the file, which does not hold {dtype}"));
             }
             if shape.is_some_and(|shape| shape != found_shape) {
-                return Err(format!("tensor `{name}` has shape {found_shape:?} in the file, the case says {shape:?}"));
+                return Err(format!(
+                    "tensor `{name}` has shape {found_shape:?} in the file, the case says {shape:?}"
+                ));
             }
             let tensor = Tensor::from_bytes(TensorType::new(dtype, found_shape), bytes.to_vec());
             tensor.map_err(|error| error.to_string())
@@ -47,7 +49,8 @@ impl Recordings {
                 .map(|chunk| {
                     let mut word = [0; 8];
                     word[..width].copy_from_slice(chunk);
-                    usize::try_from(u64::from_le_bytes(word)).map_err(|_| "a position is too large".to_owned())
+                    usize::try_from(u64::from_le_bytes(word))
+                        .map_err(|_| "a position is too large".to_owned())
                 })
                 .collect()
         })

@@ -5,7 +5,7 @@ use crate::adapter::Playback;
 use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, TensorSpec};
 use crate::generate::{Request, generate};
 use crate::load::LoadError;
-use crate::locate::Step;
+use crate::locate::{Step, line_of};
 use crate::recording::Recordings;
 use crate::seed;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
@@ -93,7 +93,8 @@ impl Case {
         let expected = match &spec.expect {
             None => None,
             Some(specs) if specs.len() != outputs.len() => {
-                let why = format!("{} outputs given, {} gives {}", specs.len(), spec.op.name(), outputs.len());
+                let why =
+                    format!("{} outputs given, {} gives {}", specs.len(), spec.op.name(), outputs.len());
                 return Err(place.error(Some(&spec.name), &[Step::Key("expect".into())], &why));
             }
             Some(specs) => {
@@ -101,8 +102,17 @@ impl Case {
                 let shaped = inputs.iter().all(Input::has_shape);
                 let mut expected = Vec::with_capacity(specs.len());
                 for (i, (output, ty)) in specs.iter().zip(&outputs).enumerate() {
-                    let resolved = resolve_expected(output, shaped.then_some(ty), ty.dtype, spec.judge, &place.file, recordings);
-                    expected.push(resolved.map_err(|why| place.error(Some(&spec.name), &field("expect", i), &why))?);
+                    let resolved = resolve_expected(
+                        output,
+                        shaped.then_some(ty),
+                        ty.dtype,
+                        spec.judge,
+                        &place.file,
+                        recordings,
+                    );
+                    expected.push(
+                        resolved.map_err(|why| place.error(Some(&spec.name), &field("expect", i), &why))?,
+                    );
                 }
                 Some(expected)
             }
@@ -110,6 +120,13 @@ impl Case {
         check_criterion(spec.judge)
             .map_err(|why| place.error(Some(&spec.name), &[Step::Key("judge".into())], &why))?;
         Ok(Self { name, spec, place, inputs, expected })
+    }
+
+    /// File and line of the case.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let line = line_of(&self.place.text, &self.place.path).unwrap_or(1);
+        format!("{}:{line}", self.place.file.display())
     }
 
     /// Whether the case itself says what is right, so that even the reference's
@@ -146,7 +163,10 @@ impl Case {
                 others: &inputs,
             };
             let tensor = generate(&request).map_err(|error| {
-                failed(&[Step::Key("inputs".into()), Step::Index(i), Step::Key("generate".into())], error.to_string())
+                failed(
+                    &[Step::Key("inputs".into()), Step::Index(i), Step::Key("generate".into())],
+                    error.to_string(),
+                )
             })?;
             inputs[i] = Some(tensor);
         }
@@ -160,7 +180,9 @@ impl Case {
                     Against::Definition => {
                         op.evaluate(&inputs, Evaluation::Definition).map_err(|error| error.to_string())
                     }
-                    Against::H200 => h200.run(op, Playback::VARIANT, &inputs).map_err(|error| error.to_string()),
+                    Against::H200 => {
+                        h200.run(op, Playback::VARIANT, &inputs).map_err(|error| error.to_string())
+                    }
                 };
                 let outputs = outputs.map_err(|why| failed(&[Step::Key("op".into())], why))?;
                 let expected = |tensor: Tensor| Expected {
@@ -206,7 +228,13 @@ fn resolve_input(spec: &TensorSpec, file: &Path, recordings: &mut Recordings) ->
             let ty = TensorType::new(dtype, shape.clone().unwrap_or_else(|| vec![1]));
             ty.elements().map_err(|error| error.to_string())?;
             let lanes = lanes.unwrap_or(1);
-            return Ok(Input::Generated { ty, has_shape: shape.is_some(), class: class.clone(), lanes, seed: *seed });
+            return Ok(Input::Generated {
+                ty,
+                has_shape: shape.is_some(),
+                class: class.clone(),
+                lanes,
+                seed: *seed,
+            });
         }
         _ => return Err("needs exactly one of `bits`, `file` and `generate`".to_owned()),
     };
@@ -243,7 +271,8 @@ fn resolve_expected(
         (None, Some(path), None, Some(values), Some(at)) => {
             let shape = shape.as_ref().ok_or("the sparse form needs `shape`, that of the whole output")?;
             let own = TensorType::new(dtype, shape.as_slice());
-            let (values, at) = (recordings.tensor(&path, values, dtype, None)?, recordings.positions(&path, at)?);
+            let (values, at) =
+                (recordings.tensor(&path, values, dtype, None)?, recordings.positions(&path, at)?);
             let elements = own.elements().map_err(|error| error.to_string())?;
             if values.len() != at.len() {
                 return Err(format!("{} values at {} positions", values.len(), at.len()));
@@ -279,7 +308,10 @@ pub(crate) fn parse_code(text: &str, dtype: DType) -> Result<u64, String> {
     let digits = 2 * dtype.bytes();
     let hex = text.strip_prefix("0x").filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let Some(hex) = hex else {
-        return Err(format!("bits: `{text}` is not a bit pattern; write quoted hex, like \"{}\"", dtype.hex(0)));
+        return Err(format!(
+            "bits: `{text}` is not a bit pattern; write quoted hex, like \"{}\"",
+            dtype.hex(0)
+        ));
     };
     if hex.len() != digits {
         let given = hex.len();

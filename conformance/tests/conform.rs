@@ -1,1 +1,45 @@
-fn main(){}
+//! The conformance cases as tests, under the names that `plumbline conform` uses.
+//! Configured by the variables of its options: `PLUMBLINE_PROFILE=full cargo test`.
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+use libtest_mimic::Arguments;
+use plumbline_conformance::{registry::Registry, runner, setup::Selection};
+use std::process::ExitCode;
+
+/// The options, which here come from variables alone.
+#[derive(Parser)]
+struct Options {
+    #[command(flatten)]
+    selection: Selection,
+    /// Where each process writes a results file of its own.
+    #[arg(long, env = "PLUMBLINE_OUT")]
+    out: Option<std::path::PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let arguments = Arguments::from_args();
+    let matches = Options::command().try_get_matches_from(["conform"])?;
+    let Options { selection, out } = Options::from_arg_matches(&matches)?;
+    let mut registry = Registry::new(&selection)?;
+    // A runner that starts one process per test names it; build that one only.
+    if let (true, Some(name)) = (arguments.exact, &arguments.filter) {
+        registry.trials.retain(|trial| trial.name == *name);
+    }
+    if arguments.list {
+        libtest_mimic::run(&arguments, registry.trials.iter().map(runner::listed).collect()).exit();
+    }
+    let name = format!("results-{}.jsonl", std::process::id());
+    let coverage =
+        runner::run(&registry, &selection, &arguments, out.as_deref().map(|out| (out, name.as_str())))?;
+    Ok(if coverage.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) })
+}

@@ -62,7 +62,7 @@ pub enum BackendError {
         expected: usize,
     },
     /// Output buffers of other types than the operation gives.
-    #[error("{op}: output buffers hold {given:?}, the operation gives {expected:?}")]
+    #[error("{op}: output buffers hold {}, the operation gives {}", list(given), list(expected))]
     Outputs {
         /// The operation.
         op: &'static str,
@@ -79,6 +79,10 @@ pub enum BackendError {
         /// What it said.
         why: String,
     },
+}
+
+fn list(types: &[TensorType]) -> String {
+    format!("[{}]", types.iter().map(TensorType::to_string).collect::<Vec<_>>().join(", "))
 }
 
 /// Where a tensor's elements lie in a buffer.

@@ -122,8 +122,10 @@ impl TensorType {
         if self.shape.contains(&0) {
             return Some(0);
         }
-        let steps = self.shape.iter().zip(strides).map(|(&extent, &stride)| (extent - 1).checked_mul(stride));
-        steps.into_iter().try_fold(1usize, |span, step| span.checked_add(step?))
+        self.shape
+            .iter()
+            .zip(strides)
+            .try_fold(1usize, |span, (&extent, &stride)| (extent - 1).checked_mul(stride)?.checked_add(span))
     }
 }
 
@@ -199,7 +201,12 @@ impl Tensor {
         let elements = ty.elements()?;
         if bytes.len() != elements * ty.dtype.bytes() {
             let expected = elements * ty.dtype.bytes();
-            return Err(TensorError::Bytes { dtype: ty.dtype, shape: ty.shape, expected, given: bytes.len() });
+            return Err(TensorError::Bytes {
+                dtype: ty.dtype,
+                shape: ty.shape,
+                expected,
+                given: bytes.len(),
+            });
         }
         Ok(Self { strides: ty.contiguous_strides(), elements, contiguous: true, ty, bytes })
     }

@@ -17,14 +17,14 @@ use serde_json::Value;
 const COULD_NOT_RUN: u8 = 2;
 
 #[derive(Parser)]
-#[command(bin_name = "cargo xtask", about = "Developer commands of Plumbline", version, max_term_width = 100)]
+#[command(bin_name = "cargo xtask", about = "Developer commands of Plumbline")]
 enum Xtask {
     /// Build the plumbline executable and run `plumbline conform ARGS...`
     ///
     /// Results go to target/conform unless --out or PLUMBLINE_OUT says otherwise.
     /// `cargo xtask conform --help` lists what ARGS may be. Exit code: 0 conforms,
     /// 1 does not, 2 could not be built or run.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
     Conform(PassedOn),
 
     /// Build the plumbline executable and run `plumbline ARGS...`
@@ -52,7 +52,9 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = env::args_os().skip(2).collect();
     let outcome = match command {
         Xtask::Conform(_) => conform(&args),
-        Xtask::Plumbline(_) => plumbline("cargo xtask plumbline").and_then(|c| run(c.args(&args))),
+        Xtask::Plumbline(_) => {
+            plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
+        }
         Xtask::Ci => run(Command::new("bash").args([".ci/run", "--no-install"]).current_dir(workspace())),
     };
     outcome.unwrap_or_else(|error| {

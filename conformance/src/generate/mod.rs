@@ -1,8 +1,22 @@
 //! Named classes of inputs.
+//!
+//! - `ladder`: a format as the ascending list of its exact magnitudes, and where
+//!   any exact number stands on it. Midpoints and neighbours are integer arithmetic.
+//! - `edges`: the classes that are lists of codes, each a few lines over ladders.
+//! - `scaled`: edges as they look before the operation scales them.
+//! - `positional`: classes whose element `i` is a function of seed and `i`.
+//! - `layout`: how a list fills lanes and a shape.
 
-mod classes;
+mod edges;
+mod ladder;
+mod layout;
+mod positional;
+mod scaled;
+#[cfg(test)]
+mod tests;
 
 use crate::case::Class;
+use plumbline_reference::format::Format;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{DType, Tensor, TensorError};
 
@@ -37,6 +51,74 @@ pub enum GenerateError {
 }
 
 /// The values of a class.
+///
+/// A class that is a list of values (every one but the random ones, `needle` and
+/// `splitmix_codes`) gives the shape `[n]`, or fills the shape asked for by starting
+/// over; it never leaves values out. The same request gives the same values.
 pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
-    classes::generate(request)
+    match request.class {
+        Class::Midpoints
+        | Class::Representable
+        | Class::BinadeEdges
+        | Class::Subnormals
+        | Class::Extremes
+        | Class::Nans
+        | Class::DoubleRounding
+        | Class::Edges => layout::list(request, &edges::codes(request)?),
+        &Class::AllCodes { part, parts } => layout::all_codes(request, part, parts),
+        Class::ScaledEdges => scaled::generate(request),
+        Class::RandomBits => positional::random_bits(request),
+        Class::RoundingWords => positional::rounding_words(request),
+        Class::RandomFinite => positional::random_finite(request),
+        Class::Needle { bits, at } => positional::needle(request, bits, *at),
+        Class::SplitmixCodes => positional::splitmix_codes(request),
+    }
+}
+
+impl Request<'_> {
+    /// The source format, which all but the integer classes need.
+    fn source(&self) -> Result<Format, GenerateError> {
+        self.dtype.format().ok_or_else(|| {
+            self.mismatch(format!(
+                "makes numbers, and {} is not a number format; use `random_bits`",
+                self.dtype
+            ))
+        })
+    }
+
+    /// The format that the operation encodes to, if it encodes.
+    fn target(&self) -> Option<Format> {
+        match self.op {
+            Op::Cast(op) => Some(op.to),
+            Op::ScaledCast(op) => Some(op.to),
+            Op::DeviceScaledCast(op) => Some(op.to),
+            _ => None,
+        }
+    }
+
+    /// An error that begins with the class's name: ``class `edges` {why}``.
+    fn mismatch(&self, why: impl AsRef<str>) -> GenerateError {
+        GenerateError::Mismatch(format!("class `{}` {}", name(self.class), why.as_ref()))
+    }
+}
+
+/// A class as case files write it.
+fn name(class: &Class) -> &'static str {
+    match class {
+        Class::Midpoints => "midpoints",
+        Class::Representable => "representable",
+        Class::BinadeEdges => "binade_edges",
+        Class::Subnormals => "subnormals",
+        Class::Extremes => "extremes",
+        Class::Nans => "nans",
+        Class::DoubleRounding => "double_rounding",
+        Class::Edges => "edges",
+        Class::AllCodes { .. } => "all_codes",
+        Class::RandomBits => "random_bits",
+        Class::RoundingWords => "rounding_words",
+        Class::RandomFinite => "random_finite",
+        Class::Needle { .. } => "needle",
+        Class::ScaledEdges => "scaled_edges",
+        Class::SplitmixCodes => "splitmix_codes",
+    }
 }

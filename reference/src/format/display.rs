@@ -4,11 +4,11 @@ use super::{Format, Value};
 use std::fmt;
 
 /// A value as a hexadecimal floating-point number: `-0x1.8p+3`, `nan`, `inf`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HexFloat(pub Value);
 
 /// A value as the shortest decimal that identifies it among all f64.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decimal(pub Value);
 
 impl fmt::Display for HexFloat {
@@ -27,7 +27,7 @@ impl fmt::Display for HexFloat {
                 let digits = format!("{fraction:016x}");
                 let digits = digits.trim_end_matches('0');
                 let point = if digits.is_empty() { "" } else { "." };
-                write!(f, "0x1{point}{digits}p{:+}", i64::from(exponent) + i64::from(log2)
+                write!(f, "0x1{point}{digits}p{:+}", i64::from(exponent) + i64::from(log2))
             }
         }
     }

@@ -1,9 +1,10 @@
 //! `absmax`: largest magnitude.
 //!
-//! `y = max(abs(x))` as f32, over the tensor (shape `[]`) or each row (`[M]`). Of no
-//! elements it is 0. A NaN makes the result the canonical NaN (`propagate`) or
-//! counts as absent (`ignore`; all NaN gives 0). Infinity is a magnitude like any
-//! other. The maximum is of bit patterns, so no order of evaluation changes it.
+//! `y = max(abs(x))` as f32, over the tensor (shape `[]`), each row (`[M]`) or each
+//! block of n elements of a row (`[M, K / n]`). Of no elements it is 0. A NaN makes
+//! the result the canonical NaN (`propagate`) or counts as absent (`ignore`; all NaN
+//! gives 0). Infinity is a magnitude like any other. The maximum is of bit patterns,
+//! so no order of evaluation changes it.
 
 use super::encoding::{Granularity, check_f32_source, f32_at};
 use super::{Inputs, Operation, SignatureError};
@@ -67,7 +68,7 @@ impl Operation for Absmax {
         let x = &inputs[0];
         let shape = self.granularity.groups(x.shape());
         let groups = shape.iter().product::<usize>();
-        let extent = if groups == 0 { 0 } else { x.len() / groups };
+        let extent = x.len().checked_div(groups).unwrap_or(0);
         let y = Tensor::from_fn(TensorType::new(F32, shape), path, |group| {
             let elements = group * extent..(group + 1) * extent;
             let max = match path {

@@ -2,12 +2,16 @@
 //!
 //! With `m` the largest finite value of `to` (448 for E4M3FN) and `a` the absmax:
 //! `q = m / a`, `y[i] = encode(x[i] * q)`, `dequant = a / m`, each step rounded to
-//! f32. With `scale_op: divide`, `y[i] = encode(x[i] / dequant)` instead.
+//! f32. With `scale_op: divide`, `y[i] = encode(x[i] / dequant)` instead, and with
+//! `reciprocal`, `y[i] = encode(x[i] * (1 / dequant))`.
 //!
 //! At the edges: `a = 0` (either sign) counts as 1. Where `m / a` would overflow
-//! (`a` below about 1.3166e-36 for 448) `q` is the largest f32 of that sign and
-//! `dequant` is `1 / q`, so that a round trip still inverts; a plain kernel's
-//! `a / m` there is `tiny: quotient`. `a` infinite or NaN goes by `special`.
+//! (`a` up to 448 * 2^-128, about 1.3166e-36, for 448) `q` is the largest f32 of
+//! that sign and `dequant` is `1 / q`, so that a round trip still inverts; a plain
+//! kernel's `a / m` there is `tiny: quotient`. The factor `1 / dequant` of
+//! `reciprocal` is held to the largest f32 in the same way: `dequant` is there as
+//! small as 2^-128, whose reciprocal is no f32. `a` infinite or NaN goes by
+//! `special`.
 //!
 //! Inputs `x`, `a` (f32; shape by `granularity`), and `random` with stochastic
 //! rounding. Outputs: codes, and `dequant` of the shape of `a`, NaN canonical.
@@ -51,7 +55,7 @@ pub enum Tiny {
     /// `1 / q`: the round trip inverts.
     #[default]
     Reciprocal,
-    /// `a / m`, as a plain kernel gives.
+    /// `a / m`, as a plain kernel gives. It may be 0, and `divide` divides by it.
     Quotient,
 }
 
@@ -98,22 +102,25 @@ impl DeviceScaledCast {
             _ => a,
         };
         let q = max / a;
-        if q.is_infinite() {
-            let q = f32::MAX.copysign(q);
-            return match self.tiny {
-                Tiny::Reciprocal => (q, 1.0 / q),
-                Tiny::Quotient => (q, a / max),
-            };
-        }
-        (q, a / max)
+        let invert = q.is_infinite() && self.tiny == Tiny::Reciprocal;
+        (clamp(q), if invert { 1.0 / clamp(q) } else { a / max })
     }
 
     fn scaled(&self, inputs: &[Tensor], i: usize) -> f32 {
         let a = f32_at(&inputs[1], F32, self.granularity.scale_index(inputs[0].shape(), i));
         let (q, dequant) = self.factors(a);
-        let factor = if self.scale_op == ScaleOp::Multiply { q } else { dequant };
-        self.scale_op.apply(f32_at(&inputs[0], self.from, i), factor)
+        let x = f32_at(&inputs[0], self.from, i);
+        match self.scale_op {
+            ScaleOp::Multiply => x * q,
+            ScaleOp::Divide => x / dequant,
+            ScaleOp::Reciprocal => x * clamp(1.0 / dequant),
+        }
     }
+}
+
+/// An infinite factor becomes the largest f32 of its sign.
+fn clamp(factor: f32) -> f32 {
+    if factor.is_infinite() { f32::MAX.copysign(factor) } else { factor }
 }
 
 impl Operation for DeviceScaledCast {
@@ -122,7 +129,9 @@ impl Operation for DeviceScaledCast {
     fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError> {
         check_f32_source(inputs, self.from)?;
         if self.to.max_exponent() > F32.max_exponent() {
-            return Err(inputs.parameter_error("to", "the largest value must be an f32"));
+            return Err(
+                inputs.parameter_error("to", format!("is {}, whose largest value is no f32", self.to))
+            );
         }
         check_random(inputs, 2, self.rounding)?;
         let shape = inputs.dtype(0, self.from)?;

@@ -17,6 +17,8 @@ mod scaled_cast;
 mod scaled_decode;
 mod signature;
 
+pub use absmax::AbsmaxNan;
+pub use device_scaled_cast::{Special, Tiny};
 pub use encoding::{Granularity, ScaleOp};
 pub use signature::SignatureError;
 
@@ -93,12 +95,18 @@ macro_rules! operations {
             }
 
             /// See [`Operation::exact`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature or there is no such element.
             #[must_use]
             pub fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
                 match self { $(Self::$Type(op) => op.exact(inputs, index),)* }
             }
 
             /// See [`Operation::sources`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature or there is no such element.
             #[must_use]
             pub fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
                 match self { $(Self::$Type(op) => op.sources(inputs, output, index),)* }

@@ -1,0 +1,26 @@
+//! Backends that are not Plumbline's own kernels.
+//!
+//! | adapter | stands for |
+//! |---|---|
+//! | [`Float8`], [`Half`] | the crates float8 and half, as second opinions with their faults |
+//! | [`Playback`] | a GPU's conversion instructions, played back from a recording |
+//! | [`Closure`] | any function on tensors, for one operation |
+//! | [`Faulty`] | another backend with a fault put in, to see that it is found |
+//!
+//! Each says precisely which operations and policies it implements, and why not the
+//! others; none repairs what the implementation behind it gets wrong.
+
+mod closure;
+mod faulty;
+mod float8;
+mod half;
+mod playback;
+mod scalar;
+#[cfg(test)]
+mod testing;
+
+pub use closure::Closure;
+pub use faulty::{Corrupt, Faulty, demo_fault};
+pub use float8::Float8;
+pub use half::Half;
+pub use playback::{Playback, PlaybackError};

@@ -1,0 +1,74 @@
+//! `plumbline conform`: the main job.
+
+use crate::registry::Registry;
+use crate::runner;
+use crate::setup::Selection;
+use anyhow::Context;
+use libtest_mimic::{Arguments, FormatSetting};
+use std::path::PathBuf;
+
+/// Options of `conform`.
+#[derive(Debug, clap::Args)]
+pub struct ConformArgs {
+    /// Run only trials whose name contains this
+    filter: Option<String>,
+    /// The filter is a whole name
+    #[arg(long, requires = "filter")]
+    exact: bool,
+    #[command(flatten)]
+    selection: Selection,
+    /// Trials at once; default: one per processor
+    #[arg(long, env = "PLUMBLINE_JOBS", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Folder for results.jsonl
+    #[arg(long, env = "PLUMBLINE_OUT", default_value = "plumbline-results", value_name = "DIR")]
+    out: PathBuf,
+    /// Print the names of the trials and run none
+    #[arg(long)]
+    list: bool,
+    /// How progress is printed
+    #[arg(long, value_enum, default_value = "terse")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One line per trial
+    Pretty,
+    /// One character per trial
+    Terse,
+    /// One JSON object per trial, and one for the summary
+    Json,
+}
+
+/// Runs the selected trials; the exit code.
+pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
+    let mut registry = Registry::new(&args.selection)?;
+    if let Some(filter) = &args.filter {
+        registry.filter(filter, args.exact)?;
+    }
+    if args.list {
+        let names: Vec<_> = registry.trials.iter().map(|trial| format!("{}: test\n", trial.name)).collect();
+        super::print(&names.concat())?;
+        return Ok(0);
+    }
+    let arguments = Arguments {
+        test_threads: args.jobs.map(usize::from),
+        format: Some(match args.format {
+            Format::Pretty => FormatSetting::Pretty,
+            Format::Terse => FormatSetting::Terse,
+            Format::Json => FormatSetting::Json,
+        }),
+        ..Arguments::default()
+    };
+    let results = Some((args.out.as_path(), "results.jsonl"));
+    let coverage = runner::run(&registry, &args.selection, &arguments, results).with_context(|| {
+        format!("writing results to {}; choose another folder with --out", args.out.display())
+    })?;
+    if args.format == Format::Json {
+        super::print(&serde_json::to_string(&coverage)?)?;
+    } else {
+        super::print(&format!("{coverage}\nwritten: {}", args.out.join("results.jsonl").display()))?;
+    }
+    Ok(coverage.exit_code())
+}

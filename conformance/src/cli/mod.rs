@@ -1,0 +1,73 @@
+//! The `plumbline` command line.
+
+mod cast;
+mod check;
+mod conform;
+mod decode;
+mod doctor;
+mod number;
+mod schema;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// Know that a GPU inference kernel is right.
+#[derive(Parser)]
+#[command(
+    name = "plumbline",
+    version,
+    about,
+    after_help = "Exit codes: 0 all passed, 1 a conformance failure, 2 a usage or environment error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the conformance cases: the main job
+    Conform(conform::ConformArgs),
+    /// Show what a cast must give, under every policy
+    Cast(cast::CastArgs),
+    /// Show what a code stands for
+    Decode(decode::DecodeArgs),
+    /// Validate case files without running them
+    Check(check::CheckArgs),
+    /// Say what this machine has and lacks
+    Doctor,
+    /// Write the JSON Schema of case files, or of results.jsonl
+    Schema(schema::SchemaArgs),
+}
+
+/// Runs the command line; errors are one line on stderr and exit code 2.
+pub fn main() -> ExitCode {
+    let print = |text: anyhow::Result<String>| {
+        print(&text?)?;
+        Ok(0)
+    };
+    let result = match Cli::parse().command {
+        Command::Conform(args) => conform::run(&args),
+        Command::Cast(args) => print(cast::run(&args)),
+        Command::Decode(args) => print(decode::run(&args)),
+        Command::Check(args) => print(check::run(&args)),
+        Command::Doctor => print(doctor::run()),
+        Command::Schema(args) => print(schema::run(&args)),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints lines. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,53 @@
+//! `plumbline schema`: JSON Schemas, for editors and programs.
+
+use crate::case::CaseFile;
+use crate::report::Record;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+/// Options of `schema`.
+#[derive(Debug, clap::Args)]
+pub struct SchemaArgs {
+    /// Which schema
+    #[arg(value_enum)]
+    of: Of,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Of {
+    /// Case files
+    Cases,
+    /// Lines of results.jsonl
+    Results,
+}
+
+/// The schema as indented JSON.
+pub(super) fn run(args: &SchemaArgs) -> anyhow::Result<String> {
+    let schema = match args.of {
+        Of::Cases => cases(),
+        Of::Results => generate::<Record<'static>>(),
+    };
+    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+fn generate<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft07().into_generator().into_root_schema_for::<T>()
+}
+
+/// The schema of case files: every field also takes `$name`, a matrix dimension.
+fn cases() -> Schema {
+    let mut schema = generate::<CaseFile>();
+    RecursiveTransform(|schema: &mut Schema| {
+        let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+        for property in properties.values_mut() {
+            let dimension = json!({ "type": "string", "pattern": "^\\$[A-Za-z0-9_]+$" });
+            let is_object = property.is_object();
+            let field = property.take();
+            *property = if is_object { json!({ "anyOf": [field, dimension] }) } else { field };
+        }
+    })
+    .transform(&mut schema);
+    schema
+}

@@ -1,0 +1,120 @@
+//! Classes whose element `i` is a function of the seed and `i` alone.
+
+use super::{GenerateError, Request};
+use crate::seed::mix;
+use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format};
+use plumbline_reference::{DType, Path, Tensor, TensorType};
+
+/// Uniformly random bit patterns.
+pub(super) fn random_bits(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    let shape = shape_or_first_input(request)?;
+    let (seed, mask) = (request.seed, request.dtype.code_mask());
+    fill(request, shape, |i| mix(seed, i) & mask)
+}
+
+/// 0, all ones and random words in turn.
+pub(super) fn rounding_words(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    if request.dtype != DType::U32 {
+        return Err(request.mismatch(format!("makes u32, not {}; use `dtype: u32`", request.dtype)));
+    }
+    let shape = shape_or_first_input(request)?;
+    let seed = request.seed;
+    fill(request, shape, |i| match i % 3 {
+        0 => 0,
+        1 => u32::MAX.into(),
+        _ => mix(seed, i) & u64::from(u32::MAX),
+    })
+}
+
+/// Random finite values of moderate size.
+pub(super) fn random_finite(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    let format = request.source()?;
+    let seed = request.seed;
+    fill(request, shape(request)?, |i| moderate(format, mix(seed, i)))
+}
+
+/// [`random_finite`] with one pattern at one index.
+pub(super) fn needle(request: &Request<'_>, bits: &str, at: usize) -> Result<Tensor, GenerateError> {
+    let format = request.source()?;
+    let (shape, seed) = (shape(request)?, request.seed);
+    let elements = TensorType::new(request.dtype, shape).elements()?;
+    if at >= elements {
+        return Err(request.mismatch(format!(
+            "has `at: {at}`, but shape {shape:?} holds {elements} elements; count from 0"
+        )));
+    }
+    let needle = parse_bits(request.dtype, bits).ok_or_else(|| {
+        request.mismatch(format!(
+            "has `bits: {bits:?}`, not a pattern of {}; write it like \"{}\"",
+            request.dtype,
+            request.dtype.hex(format.max_finite())
+        ))
+    })?;
+    fill(request, shape, |i| if i == at as u64 { needle } else { moderate(format, mix(seed, i)) })
+}
+
+/// Codes by the formula of the hardware recordings: exponents -4 to 3, any fraction.
+pub(super) fn splitmix_codes(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    let Some(format) = request.dtype.format().filter(|format| [F16, BF16, E4M3FN, F32].contains(format))
+    else {
+        return Err(request.mismatch(format!("is for f16, bf16, e4m3fn and f32, not {}", request.dtype)));
+    };
+    let seed = request.seed;
+    fill(request, shape(request)?, |i| {
+        let r = mix(seed, i);
+        let exponent = u64::from(format.bias.unsigned_abs()) - 4 + (r >> 20 & 7);
+        let fraction = r >> 30 & ((1 << format.fraction_bits) - 1);
+        r >> 63 << (format.exponent_bits + format.fraction_bits) | exponent << format.fraction_bits | fraction
+    })
+}
+
+/// How far the exponent of [`moderate`] is from that of 1.
+const MODERATE: i32 = 8;
+
+/// A finite code from random bits, its exponent within [`MODERATE`] of that of 1 as
+/// far as the format goes.
+fn moderate(format: Format, random: u64) -> u64 {
+    let max = format.max_finite() >> format.low_padding;
+    let lowest = (format.bias - MODERATE).max(0) as u64;
+    let highest = ((format.bias + MODERATE) as u64).min(max >> format.fraction_bits);
+    let fraction = random & ((1 << format.fraction_bits) - 1);
+    let field = lowest + (random >> 53) % (highest - lowest + 1);
+    let magnitude = (field << format.fraction_bits | fraction).min(max);
+    // -0 is NaN in some formats.
+    let negative = random >> 52 & 1 == 1 && magnitude > 0;
+    format.code_at(magnitude) | if negative { format.sign_bit() } else { 0 }
+}
+
+/// A pattern in hex with all its digits.
+fn parse_bits(dtype: DType, text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x")?;
+    let complete = digits.len() == 2 * dtype.bytes() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let code = complete.then(|| u64::from_str_radix(digits, 16).ok())??;
+    (code & !dtype.code_mask() == 0).then_some(code)
+}
+
+fn shape<'a>(request: &Request<'a>) -> Result<&'a [usize], GenerateError> {
+    request.shape.ok_or_else(|| request.mismatch("does not set its own length; give the input a `shape`"))
+}
+
+fn shape_or_first_input<'a>(request: &Request<'a>) -> Result<&'a [usize], GenerateError> {
+    let first = request.others.first().and_then(Option::as_ref).map(Tensor::shape);
+    request.shape.or(first).ok_or_else(|| {
+        request.mismatch("takes the shape of the first input, which is not known here; give a `shape`")
+    })
+}
+
+/// A tensor of that shape whose element `i` is `code(i)`.
+pub(super) fn fill(
+    request: &Request<'_>,
+    shape: &[usize],
+    code: impl Fn(u64) -> u64 + Sync,
+) -> Result<Tensor, GenerateError> {
+    if request.lanes != 1 {
+        return Err(request.mismatch(format!(
+            "fills a shape and has no list to repeat in `lanes: {}`; leave out `lanes`",
+            request.lanes
+        )));
+    }
+    Ok(Tensor::from_fn(TensorType::new(request.dtype, shape), Path::Parallel, |i| code(i as u64))?)
+}

@@ -1,0 +1,169 @@
+//! `scaled_edges`: midpoints of the target as they look before the operation scales
+//! them.
+
+use super::ladder::{Codes, Exact, Ladder, Sampling};
+use super::{GenerateError, Request, edges, layout, positional};
+use crate::seed::mix;
+use plumbline_reference::format::{F32, Format, Policy, Rounding};
+use plumbline_reference::ops::{DeviceScaledCast, Granularity, Op, ScaleOp, SignatureError};
+use plumbline_reference::{DType, Path, Tensor, TensorType};
+
+/// With one scale: every candidate for it. With one per row or block: at each element
+/// a random candidate for its own.
+pub(super) fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    let source = request.source()?;
+    let scaling = Scaling::of(request)?;
+    let shape = match (request.shape, scaling.granularity) {
+        (Some(shape), _) => shape,
+        (None, Granularity::Tensor) => &[1],
+        (None, _) => return Err(request.mismatch("needs a `shape` [M, K] where scales are per row or block")),
+    };
+    let units = scaling.units(request, shape)?;
+    let candidates = Candidates::new(source, scaling.to, request.seed, units.contains(&None));
+    if scaling.granularity == Granularity::Tensor {
+        let mut codes = Codes::new(candidates.source);
+        for unit in units {
+            (0..candidates.count(unit)).for_each(|i| codes.push(candidates.code(unit, i)));
+        }
+        return layout::list(request, &codes.into_vec());
+    }
+    positional::fill(request, shape, |i| {
+        let unit = units[scaling.scale_index(shape, i as usize)];
+        candidates.code(unit, mix(request.seed, i) as usize % candidates.count(unit))
+    })
+}
+
+/// The x that is scaled to 1. `None` for scales that no x survives: 0, infinity, NaN.
+type Unit = Option<f64>;
+
+/// How the request's operation scales.
+struct Scaling {
+    to: Format,
+    granularity: Granularity,
+    scale_op: ScaleOp,
+    rounding: Rounding,
+    /// Where scales are made from an absmax on the way.
+    absmax: Option<DeviceScaledCast>,
+}
+
+impl Scaling {
+    fn of(request: &Request<'_>) -> Result<Self, GenerateError> {
+        match request.op {
+            Op::ScaledCast(op) => {
+                let (to, granularity, scale_op, rounding) = (op.to, op.granularity, op.scale_op, op.rounding);
+                Ok(Self { to, granularity, scale_op, rounding, absmax: None })
+            }
+            Op::DeviceScaledCast(op) => {
+                let (to, granularity, scale_op, rounding) = (op.to, op.granularity, op.scale_op, op.rounding);
+                Ok(Self { to, granularity, scale_op, rounding, absmax: Some(*op) })
+            }
+            op => Err(request.mismatch(format!(
+                "is for operations that scale and encode, and `{}` does not; use `edges`",
+                op.name()
+            ))),
+        }
+    }
+
+    /// The unit of each scale, once the operation accepts them for an `x` of that shape.
+    fn units(&self, request: &Request<'_>, shape: &[usize]) -> Result<Vec<Unit>, GenerateError> {
+        let scales = request.others.get(1).and_then(Option::as_ref).ok_or_else(|| {
+            request.mismatch("needs the second input, the scales, as `bits` or from a `file`")
+        })?;
+        let mut types = vec![TensorType::new(request.dtype, shape), scales.ty().clone()];
+        if self.rounding == Rounding::Stochastic {
+            types.push(TensorType::new(DType::U32, shape));
+        }
+        let units = request.op.signature(&types).and_then(|_| {
+            scales.codes().map(|code| self.unit(f32::from_bits(code as u32))).collect::<Result<_, _>>()
+        });
+        units.map_err(|error| request.mismatch(format!("does not fit the case: {error}")))
+    }
+
+    fn unit(&self, scale: f32) -> Result<Unit, SignatureError> {
+        let factor = match &self.absmax {
+            Some(op) => factor_of_absmax(op, scale)?,
+            None => scale,
+        };
+        let unit = match self.scale_op {
+            ScaleOp::Multiply => 1.0 / f64::from(factor),
+            ScaleOp::Divide => f64::from(factor),
+            ScaleOp::Reciprocal => 1.0 / f64::from(1.0 / factor),
+        };
+        Ok(Some(unit).filter(|unit| unit.is_finite() && *unit != 0.0))
+    }
+
+    /// Which scale element `i` of a checked `[M, K]` has.
+    fn scale_index(&self, shape: &[usize], i: usize) -> usize {
+        match self.granularity {
+            Granularity::Tensor => 0,
+            Granularity::Row => i / shape[1],
+            Granularity::Block(n) => i / n,
+        }
+    }
+}
+
+/// What the operation makes of an absmax and then scales by, `q` or `dequant`; asked of
+/// the operation itself, so that its rules for extreme values are written once.
+fn factor_of_absmax(op: &DeviceScaledCast, absmax: f32) -> Result<f32, SignatureError> {
+    let scalar = |x: f32| Tensor::from_codes(TensorType::new(F32, []), &[x.to_bits().into()]);
+    let op = DeviceScaledCast { from: F32, granularity: Granularity::Tensor, ..*op };
+    let (scale_op, op) = (op.scale_op, Op::from(op.with_policy(Policy::default())));
+    let inputs = [scalar(1.0)?, scalar(absmax)?];
+    let dequant = op.evaluate(&inputs, Path::Definition)?[1].code(0);
+    Ok(match (scale_op, op.exact(&inputs, 0)) {
+        (ScaleOp::Multiply, Some(scaled_one)) => scaled_one as f32,
+        _ => f32::from_bits(dequant as u32),
+    })
+}
+
+/// What `x` may be for a scale, by index.
+struct Candidates {
+    source: Ladder,
+    midpoints: Vec<f64>,
+    /// Of no midpoint, but with every scale.
+    specials: Vec<u64>,
+    /// For scales without a unit.
+    edges: Vec<u64>,
+}
+
+/// Source codes around the one nearest to where a midpoint comes from. Scaling rounds
+/// once or twice, so what lands on the midpoint, if anything does, is at most two away.
+const OFFSETS: [i64; 5] = [0, -1, 1, -2, 2];
+
+impl Candidates {
+    fn new(source: Format, to: Format, seed: u64, with_edges: bool) -> Self {
+        let sampling = Sampling { whole_up_to: 16, seed };
+        Self {
+            source: Ladder::new(source),
+            midpoints: sampling.midpoints(Ladder::new(to)).map(Exact::to_f64).collect(),
+            specials: specials(Ladder::new(source)),
+            edges: if with_edges { edges::all(source, Some(to), seed) } else { Vec::new() },
+        }
+    }
+
+    /// How many there are.
+    fn count(&self, unit: Unit) -> usize {
+        match unit {
+            Some(_) => self.specials.len() + 2 * OFFSETS.len() * self.midpoints.len(),
+            None => self.edges.len(),
+        }
+    }
+
+    /// The `i`-th.
+    fn code(&self, unit: Unit, i: usize) -> u64 {
+        let Some(unit) = unit else { return self.edges[i] };
+        let Some(i) = i.checked_sub(self.specials.len()) else { return self.specials[i] };
+        let (offset, i) = (OFFSETS[i % OFFSETS.len()], i / OFFSETS.len());
+        let (negative, midpoint) = (i % 2 == 1, self.midpoints[i / 2]);
+        let index = self.source.nearest(midpoint * unit).saturating_add_signed(offset).min(self.source.top());
+        self.source.code(index, negative)
+    }
+}
+
+/// Zero, the largest value and infinity of both signs, and NaN.
+fn specials(source: Ladder) -> Vec<u64> {
+    let mut codes = Codes::new(source);
+    [0, source.max, source.top()].into_iter().for_each(|index| codes.push_index(index));
+    source.format.canonical_nan().into_iter().for_each(|nan| codes.push(nan));
+    codes.into_vec()
+}

@@ -1,0 +1,102 @@
+//! What a run covered, and what it could not.
+
+use crate::registry::{LeftOut, Registry};
+use crate::verdict::{Outcome, Verdict};
+use plumbline_reference::ops::Op;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+/// Counts over a run, and what is missing from it.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// Trials by outcome.
+    pub outcomes: BTreeMap<Outcome, usize>,
+    /// Elements compared.
+    pub elements: usize,
+    /// Seconds.
+    pub seconds: f64,
+    /// Trials by backend with variant, then by operation.
+    pub trials: BTreeMap<String, BTreeMap<String, usize>>,
+    /// What was not covered, and why.
+    pub not_covered: Vec<String>,
+}
+
+impl Coverage {
+    /// Counts the verdicts of a run.
+    #[must_use]
+    pub fn new(verdicts: &[Verdict], registry: &Registry, cuda: &str, took: Duration) -> Self {
+        let mut coverage = Self { seconds: took.as_secs_f64(), ..Self::default() };
+        let mut independent = BTreeSet::new();
+        for verdict in verdicts {
+            *coverage.outcomes.entry(verdict.outcome).or_default() += 1;
+            coverage.elements += verdict.elements;
+            let backend = format!("{}/{}", verdict.backend, verdict.variant);
+            *coverage.trials.entry(backend).or_default().entry(verdict.op.name().to_owned()).or_default() +=
+                1;
+            if verdict.backend != "cpu" {
+                independent.insert(verdict.op.name());
+            }
+        }
+        coverage.not_covered = not_covered(&registry.left_out, cuda, &independent);
+        coverage
+    }
+
+    fn count(&self, outcome: Outcome) -> usize {
+        self.outcomes.get(&outcome).copied().unwrap_or(0)
+    }
+
+    /// 0 where everything passed or failed as waived, 1 where something failed, 2 where
+    /// a case could not be built.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if self.count(Outcome::Error) > 0 {
+            2
+        } else {
+            u8::from(Outcome::ALL.iter().any(|&outcome| !outcome.is_ok() && self.count(outcome) > 0))
+        }
+    }
+}
+
+fn not_covered(left_out: &LeftOut, cuda: &str, independent: &BTreeSet<&str>) -> Vec<String> {
+    let mut lines = vec![format!("GPU: no CUDA trials; {cuda}")];
+    for (profile, cases) in &left_out.profiles {
+        lines.push(format!("{cases} cases of the profile `{profile}`; run with `--profile {profile}`"));
+    }
+    for (backend, cases) in &left_out.unsupported {
+        lines.push(format!("{cases} cases that {backend} does not do"));
+    }
+    if left_out.partitions > 0 {
+        lines.push(format!("{} trials of other partitions", left_out.partitions));
+    }
+    let alone: Vec<_> = Op::NAMES.iter().copied().filter(|op| !independent.contains(op)).collect();
+    if !alone.is_empty() {
+        lines.push(format!("no second implementation here judged {}", alone.join(", ")));
+    }
+    lines
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let trials: usize = self.outcomes.values().sum();
+        writeln!(f, "covered: {trials} trials, {} elements in {:.1} s", self.elements, self.seconds)?;
+        for (backend, operations) in &self.trials {
+            let operations: Vec<_> = operations.iter().map(|(op, count)| format!("{op} {count}")).collect();
+            writeln!(f, "  {backend:<18} {}", operations.join(", "))?;
+        }
+        writeln!(f, "not covered:")?;
+        for line in &self.not_covered {
+            writeln!(f, "  {line}")?;
+        }
+        let counts: Vec<_> = Outcome::ALL
+            .iter()
+            .filter(|&&outcome| {
+                outcome == Outcome::Pass || outcome == Outcome::Fail || self.count(outcome) > 0
+            })
+            .map(|&outcome| format!("{} {outcome}", self.count(outcome)))
+            .collect();
+        write!(f, "result: {}", counts.join(", "))
+    }
+}

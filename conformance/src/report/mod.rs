@@ -1,0 +1,9 @@
+//! Views of verdicts: text for people, JSON Lines for programs.
+
+mod coverage;
+mod jsonl;
+mod text;
+
+pub use coverage::Coverage;
+pub use jsonl::{Record, ResultsFile, SCHEMA};
+pub use text::{failed_output, failure};

@@ -1,0 +1,83 @@
+//! A failure as text.
+
+use crate::judge::{Element, OutputVerdict};
+use crate::verdict::{Outcome, Verdict};
+use std::fmt::Write;
+
+/// What is wrong, where, and how to see it again.
+#[must_use]
+pub fn failure(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(text, "{label:<10} {value}");
+    };
+    line("operation", &operation(verdict));
+    line("case", &format!("{} ({})", verdict.case, verdict.origin));
+    if let Some(about) = &verdict.about {
+        line("about", about);
+    }
+    line("backend", &format!("{}/{} on {}", verdict.backend, verdict.variant, verdict.device));
+    if let Some(message) = &verdict.message {
+        let label = if verdict.outcome == Outcome::Crashed { "crashed" } else { "error" };
+        line(label, message);
+    }
+    for fault in &verdict.memory {
+        line("memory", &fault.to_string());
+    }
+    for output in verdict.outputs.iter().filter(|output| !output.ok) {
+        describe(output, verdict.outputs.len() > 1, &mut line);
+    }
+    line("replay", &verdict.replay);
+    text
+}
+
+/// What is wrong with one output.
+#[must_use]
+pub fn failed_output(output: &OutputVerdict) -> String {
+    let mut text = String::new();
+    describe(output, false, &mut |label, value| {
+        let _ = writeln!(text, "{label:<10} {value}");
+    });
+    text
+}
+
+fn operation(verdict: &Verdict) -> String {
+    serde_json::to_string(&verdict.op).unwrap_or_else(|_| verdict.op.name().to_owned())
+}
+
+fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &str)) {
+    if several {
+        line("output", &output.output.to_string());
+    }
+    line("criterion", &serde_json::to_string(&output.criterion).unwrap_or_default().replace('"', ""));
+    if let Some(shape) = &output.shape {
+        line("shape", shape);
+        return;
+    }
+    let mut faults: Vec<_> = output.faults.iter().collect();
+    faults.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    let faults: Vec<_> = faults.iter().map(|(fault, count)| format!("{count} x {fault}")).collect();
+    line("mismatches", &format!("{} of {}: {}", output.mismatches, output.elements, faults.join(", ")));
+    if let Some(ratio) = output.max_error_over_bound {
+        line("error", &format!("at most {ratio:.3} of the bound"));
+    }
+    if let Some(worst) = &output.worst {
+        element("worst", worst, line);
+    }
+    if let (Some(first), Some(worst)) = (&output.first, &output.worst)
+        && first.index != worst.index
+    {
+        element("first", first, line);
+    }
+}
+
+fn element(label: &str, element: &Element, line: &mut impl FnMut(&str, &str)) {
+    let coordinates =
+        if element.coordinates.len() > 1 { format!(" {:?}", element.coordinates) } else { String::new() };
+    line(label, &format!("element {}{coordinates}: {}", element.index, element.fault));
+    for input in &element.inputs {
+        line("", &format!("{:<12} {}", input.name, input.value));
+    }
+    line("", &format!("{:<12} {}", "expected", element.expected.value));
+    line("", &format!("{:<12} {}", "actual", element.actual.value));
+}

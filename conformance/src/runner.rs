@@ -1,0 +1,77 @@
+//! Runs trials through libtest-mimic and collects their verdicts.
+
+use crate::registry::{Registry, Trial};
+use crate::report::{Coverage, Record, ResultsFile, SCHEMA, failure};
+use crate::setup::Selection;
+use crate::verdict::Verdict;
+use libtest_mimic::{Arguments, Failed};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Runs a registry's trials. `results` is where `results.jsonl` goes and its name.
+pub fn run(
+    registry: &Registry,
+    selection: &Selection,
+    arguments: &Arguments,
+    results: Option<(&Path, &str)>,
+) -> io::Result<Coverage> {
+    let start = Instant::now();
+    let cuda = plumbline_gpu::device::probe().to_string();
+    let file = results.map(|(folder, name)| ResultsFile::create(folder, name)).transpose()?.map(Arc::new);
+    if let Some(file) = &file {
+        file.write(&Record::Run {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            started: jiff::Timestamp::now().to_string(),
+            command: std::env::args().collect(),
+            seed: selection.seed,
+            profile: selection.profile,
+            backends: registry
+                .subjects
+                .iter()
+                .map(|subject| (subject.backend.name().to_owned(), subject.backend.device()))
+                .collect(),
+            cuda: cuda.clone(),
+        })?;
+    }
+
+    let collected = Arc::new(Collected { verdicts: Mutex::default(), file });
+    let trials = registry.trials.iter().map(|trial| collected.clone().trial(trial.clone())).collect();
+    // It counts trials; the verdicts say more.
+    let _ = libtest_mimic::run(arguments, trials);
+
+    let verdicts = std::mem::take(&mut *collected.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
+    let coverage = Coverage::new(&verdicts, registry, &cuda, start.elapsed());
+    if let Some(file) = &collected.file {
+        file.write(&Record::Summary(&coverage))?;
+    }
+    Ok(coverage)
+}
+
+struct Collected {
+    verdicts: Mutex<Vec<Verdict>>,
+    file: Option<Arc<ResultsFile>>,
+}
+
+impl Collected {
+    fn trial(self: Arc<Self>, trial: Trial) -> libtest_mimic::Trial {
+        let kind = if trial.waiver.is_some() { "waived" } else { "" };
+        libtest_mimic::Trial::test(trial.name.clone(), move || {
+            let verdict = trial.run();
+            let result = if verdict.outcome.is_ok() { Ok(()) } else { Err(Failed::from(failure(&verdict))) };
+            let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&Record::Verdict(&verdict)));
+            self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
+            written.map_err(|error| Failed::from(format!("results.jsonl: {error}")))?;
+            result
+        })
+        .with_kind(kind)
+    }
+}
+
+/// A trial for listing only.
+#[must_use]
+pub fn listed(trial: &Trial) -> libtest_mimic::Trial {
+    libtest_mimic::Trial::test(trial.name.clone(), || Ok(()))
+}

@@ -1,0 +1,169 @@
+//! What a run is asked for, and what it finds on this machine.
+
+use crate::adapter::{Float8, Half, Playback, PlaybackError, demo_fault};
+use crate::case::Profile;
+use crate::load::LoadError;
+use crate::seed;
+use crate::waiver::WaiverError;
+use clap::builder::BoolishValueParser;
+use plumbline_reference::{Backend, Cpu};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Which trials to run. Every option can also be given by its variable, which is how
+/// `cargo test` and nextest are configured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Selection {
+    /// Which backends to judge: those on the CPU, CUDA, or all that this machine has
+    #[arg(long, env = "PLUMBLINE_BACKEND", value_enum, default_value = "auto")]
+    pub backend: BackendChoice,
+    /// How much to run
+    #[arg(long, env = "PLUMBLINE_PROFILE", value_enum, default_value = "quick")]
+    pub profile: Profile,
+    /// A case file or folder of your own, in place of the built-in cases
+    #[arg(long, env = "PLUMBLINE_CASES", value_name = "PATH")]
+    pub cases: Option<PathBuf>,
+    /// Seed of random inputs; mixed with each case's name
+    #[arg(long, env = "PLUMBLINE_SEED", default_value_t = 0)]
+    pub seed: u64,
+    /// Run part K of N of the trials, chosen by a hash of their names
+    #[arg(long, env = "PLUMBLINE_PARTITION", value_name = "K/N")]
+    pub partition: Option<Partition>,
+    /// Fail, before any trial, where there is no usable GPU
+    #[arg(long, env = "PLUMBLINE_REQUIRE_GPU", value_parser = BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    pub require_gpu: bool,
+    /// Judge a deliberately wrong backend instead, to see what a failure looks like
+    #[arg(long)]
+    pub demo_fault: bool,
+}
+
+/// Which backends to judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendChoice {
+    /// The reference's own paths and the second opinions that run on the CPU
+    Cpu,
+    /// CUDA only; an error where it is missing
+    Cuda,
+    /// All that this machine has
+    Auto,
+}
+
+/// Part `k` of `n`, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    k: u64,
+    n: u64,
+}
+
+impl Partition {
+    /// Whether the trial of that name belongs to the part.
+    #[must_use]
+    pub const fn holds(self, name: &str) -> bool {
+        seed::mix(seed::hash(name), 0) % self.n == self.k - 1
+    }
+}
+
+impl FromStr for Partition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((k, n)) if 1 <= k && k <= n => Ok(Self { k, n }),
+            _ => Err("write K/N with 1 <= K <= N, like 1/4".to_owned()),
+        }
+    }
+}
+
+/// Why a run cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A case file is wrong.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A waiver is wrong.
+    #[error(transparent)]
+    Waiver(#[from] WaiverError),
+    /// The built-in recording is wrong.
+    #[error("h200_cast_breakpoints.txt: {0}")]
+    Recording(#[from] PlaybackError),
+    /// The folder of fixtures was not found.
+    #[error(
+        "no fixtures: looked for a folder `fixtures` beside the executable and the current folder and above them; \
+         set PLUMBLINE_FIXTURES to it"
+    )]
+    NoFixtures,
+    /// A GPU was asked for.
+    #[error(transparent)]
+    NoGpu(#[from] plumbline_gpu::device::NoDevice),
+    /// There is a GPU, but no trial for it.
+    #[error(
+        "the CUDA backend does none of the selected operations; run with `--backend cpu` or `--backend auto`"
+    )]
+    NothingForCuda,
+    /// Nothing is left to run.
+    #[error("{0}")]
+    NothingToRun(String),
+}
+
+/// A backend under judgement.
+#[derive(Clone)]
+pub struct Subject {
+    /// The backend.
+    pub backend: Arc<dyn Backend>,
+    /// One of Plumbline's own, or a device: NaNs are compared bit for bit.
+    pub own: bool,
+    /// Its variant that defines what is right, and so cannot be judged by itself.
+    pub definition: Option<&'static str>,
+}
+
+impl Subject {
+    /// A backend from elsewhere.
+    pub fn foreign(backend: impl Backend + 'static) -> Self {
+        Self { backend: Arc::new(backend), own: false, definition: None }
+    }
+
+    fn own(backend: impl Backend + 'static) -> Self {
+        Self { own: true, ..Self::foreign(backend) }
+    }
+}
+
+/// The folder of fixtures: `PLUMBLINE_FIXTURES`, or `fixtures` beside or above the
+/// executable, or in or above the current folder.
+pub fn fixtures() -> Result<PathBuf, SetupError> {
+    let is_fixtures = |folder: &PathBuf| folder.join("cases").is_dir();
+    if let Some(folder) = std::env::var_os("PLUMBLINE_FIXTURES") {
+        return Some(PathBuf::from(folder)).filter(is_fixtures).ok_or(SetupError::NoFixtures);
+    }
+    let starts = [std::env::current_exe().ok(), std::env::current_dir().ok()];
+    let above =
+        starts.iter().flatten().flat_map(|start| start.ancestors()).map(|folder| folder.join("fixtures"));
+    above.into_iter().find(is_fixtures).map(shorten).ok_or(SetupError::NoFixtures)
+}
+
+/// Relative to the current folder where it lies in it, as people read it.
+fn shorten(path: PathBuf) -> PathBuf {
+    let relative =
+        std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).map(Path::to_owned).ok());
+    relative.unwrap_or(path)
+}
+
+/// The backends that a selection asks for.
+pub fn subjects(selection: &Selection, h200: &Playback) -> Result<Vec<Subject>, SetupError> {
+    if selection.require_gpu || selection.backend == BackendChoice::Cuda {
+        plumbline_gpu::device::require()?;
+    }
+    if selection.demo_fault {
+        return Ok(vec![Subject::foreign(demo_fault())]);
+    }
+    if selection.backend == BackendChoice::Cuda {
+        return Err(SetupError::NothingForCuda);
+    }
+    Ok(vec![
+        Subject { definition: Some("definition"), ..Subject::own(Cpu) },
+        Subject::own(h200.clone()),
+        Subject::foreign(Float8),
+        Subject::foreign(Half),
+    ])
+}

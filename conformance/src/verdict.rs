@@ -1,0 +1,89 @@
+//! What judging a trial gives. Reports, replay and exit codes are views of it.
+
+use crate::judge::OutputVerdict;
+use crate::memory::MemoryFault;
+use plumbline_reference::ops::Op;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt;
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every criterion was met.
+    Pass,
+    /// Some criterion was not met, or a waived trial passed.
+    Fail,
+    /// Failed, as a waiver says it must.
+    Waived,
+    /// The backend returned an error or panicked.
+    Crashed,
+    /// The case could not be built.
+    Error,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 5] = [Self::Pass, Self::Fail, Self::Waived, Self::Crashed, Self::Error];
+
+    /// Whether a run with this outcome can still be green.
+    #[must_use]
+    pub const fn is_ok(self) -> bool {
+        matches!(self, Self::Pass | Self::Waived)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Pass => "passed",
+            Self::Fail => "failed",
+            Self::Waived => "waived",
+            Self::Crashed => "crashed",
+            Self::Error => "errors",
+        })
+    }
+}
+
+/// One trial, judged.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Verdict {
+    /// Name of the trial: `backend/variant/case`.
+    pub trial: String,
+    /// Name of the case.
+    pub case: String,
+    /// Where the case stands: `fixtures/cases/cast.yaml:12`.
+    pub origin: String,
+    /// What the case is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// The operation and its parameters.
+    pub op: Op,
+    /// Name of the backend.
+    pub backend: String,
+    /// Its variant.
+    pub variant: String,
+    /// Name of its device.
+    pub device: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// One per output.
+    pub outputs: Vec<OutputVerdict>,
+    /// Broken memory contracts.
+    pub memory: Vec<MemoryFault>,
+    /// The error, panic, or why a pass is a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Reason and link of the waiver that covers the trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiver: Option<String>,
+    /// Elements judged, over all outputs.
+    pub elements: usize,
+    /// Time to build, run and judge, in milliseconds.
+    pub millis: u64,
+    /// The command that runs this trial alone.
+    pub replay: String,
+}

@@ -1,0 +1,130 @@
+//! Known faults of backends: expected to fail, asserted to fail.
+
+use jiff::civil::Date;
+use plumbline_reference::backend::Device;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// A fault that is known. A trial that it covers must fail; one that passes is an
+/// error, so that a waiver goes when its fault goes.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Waiver {
+    /// Name of the backend.
+    pub backend: String,
+    /// Name of the device it is known on; left out, any. `*` stands for any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Name of the case; `*` stands for any text.
+    pub case: String,
+    /// What is wrong.
+    pub reason: String,
+    /// Where it is reported.
+    pub link: String,
+    /// The last day on which it holds.
+    #[schemars(with = "String")]
+    pub expires: Date,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaiverFile {
+    waivers: Vec<Waiver>,
+}
+
+/// Why waivers cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WaiverError {
+    /// The file cannot be read or understood.
+    #[error("{file}: {why}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A waiver is past its last day.
+    #[error(
+        "{file}: the waiver of `{case}` on {backend} expired on {expires}; look whether the fault is still there, \
+         then remove the waiver or set a new date"
+    )]
+    Expired {
+        /// The file.
+        file: String,
+        /// The waiver's case.
+        case: String,
+        /// The waiver's backend.
+        backend: String,
+        /// The day.
+        expires: Date,
+    },
+    /// A waiver covers no case.
+    #[error("{file}: the waiver of `{case}` on {backend} covers no case; remove it or correct the name")]
+    Unused {
+        /// The file.
+        file: String,
+        /// The waiver's case.
+        case: String,
+        /// The waiver's backend.
+        backend: String,
+    },
+}
+
+impl Waiver {
+    /// Whether it covers a trial.
+    #[must_use]
+    pub fn covers(&self, case: &str, backend: &str, device: &Device) -> bool {
+        self.backend == backend
+            && matches(&self.case, case)
+            && self.device.as_ref().is_none_or(|pattern| matches(pattern, &device.name))
+    }
+}
+
+/// Reads a waiver file and checks that none has expired.
+pub fn load(file: &Path, today: Date) -> Result<Vec<Waiver>, WaiverError> {
+    let failed = |why: String| WaiverError::File { file: file.display().to_string(), why };
+    let text = fs::read_to_string(file).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let WaiverFile { waivers } = serde_yaml::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    match waivers.iter().find(|waiver| waiver.expires < today) {
+        None => Ok(waivers),
+        Some(waiver) => Err(WaiverError::Expired {
+            file: file.display().to_string(),
+            case: waiver.case.clone(),
+            backend: waiver.backend.clone(),
+            expires: waiver.expires,
+        }),
+    }
+}
+
+/// Whether `text` is `pattern`, in which `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
+    let Some(rest) = text.strip_prefix(head) else { return false };
+    (0..=rest.len()).filter(|&at| rest.is_char_boundary(at)).any(|at| matches(tail, &rest[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        assert!(matches("cast/*/f64/*", "cast/edges/f64/f16"));
+        assert!(matches("cast/*", "cast/"));
+        assert!(!matches("cast/*/f64", "cast/edges/f64/f16"));
+        assert!(!matches("cast", "casts"));
+    }
+
+    #[test]
+    fn a_waiver_past_its_day_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("waivers.yaml");
+        let text = "waivers: [{backend: b, case: c, reason: r, link: l, expires: 2030-01-31}]";
+        fs::write(&file, text).unwrap();
+        assert_eq!(load(&file, Date::constant(2030, 1, 31)).unwrap().len(), 1);
+        let expired = load(&file, Date::constant(2030, 2, 1)).unwrap_err();
+        assert!(matches!(expired, WaiverError::Expired { .. }), "{expired}");
+    }
+}

@@ -1,0 +1,295 @@
+//! Every bad input is one clear line and exit code 2, before anything runs.
+
+mod common;
+
+use common::{Run, command, plumbline, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A case that is right, to be broken in one place.
+const GOOD: &str = r#"cases:
+  - name: good
+    op: {cast: {from: f32, to: e4m3fn}}
+    inputs:
+      - {dtype: f32, shape: [2], bits: ["0x43e80000", "0x43e80001"]}
+    expect:
+      - {dtype: e4m3fn, shape: [2], bits: ["0x7e", "0x7e"]}
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+fn conform(path: &Path) -> Run {
+    plumbline(&["conform", "--cases", path.to_str().unwrap()])
+}
+
+/// One line on stderr that holds every part, nothing run, exit code 2.
+fn refused(run: &Run, parts: &[&str]) {
+    assert_eq!(run.code, 2, "stdout: {}\nstderr: {}", run.stdout, run.stderr);
+    assert_eq!(run.stderr.trim_end().lines().count(), 1, "{}", run.stderr);
+    for part in parts {
+        assert!(run.stderr.contains(part), "no `{part}` in: {}", run.stderr);
+    }
+    assert!(!run.stdout.contains("running"), "{}", run.stdout);
+}
+
+/// Breaks the good case by a replacement; `conform` and `check` must both refuse it.
+fn broken(from: &str, to: &str, parts: &[&str]) {
+    assert!(GOOD.contains(from), "{from}");
+    let folder = Folder::new();
+    let file = folder.write("mine.yaml", GOOD.replacen(from, to, 1));
+    refused(&conform(&file), parts);
+    refused(&plumbline(&["check", file.to_str().unwrap()]), parts);
+}
+
+#[test]
+fn the_good_case_passes() {
+    let folder = Folder::new();
+    let file = folder.write("mine.yaml", GOOD);
+    let run = conform(&file);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("2 passed, 0 failed"), "{}", run.stdout);
+}
+
+#[test]
+fn unknown_fields() {
+    broken(
+        "to: e4m3fn}",
+        "to: e4m3fn, roundin: up}",
+        &["mine.yaml:3", "`good`", "op.cast.roundin", "`rounding`"],
+    );
+    broken("    expect:", "    expects:", &["mine.yaml:6", "unknown field `expects`", "`expect`"]);
+    broken("{dtype: f32,", "{dtyp: f32,", &["mine.yaml:5", "inputs[0]", "dtyp"]);
+    broken("{cast:", "{kast:", &["mine.yaml:3", "unknown variant `kast`", "`cast`"]);
+    broken("cases:", "case:", &["mine.yaml:1", "cases"]);
+}
+
+#[test]
+fn unknown_names() {
+    broken("dtype: f32", "dtype: f33", &["mine.yaml:5", "inputs[0].dtype", "unknown dtype `f33`", "f32"]);
+    broken("to: e4m3fn}", "to: e4m3}", &["mine.yaml:3", "op.cast.to", "unknown format `e4m3`", "e4m3fn"]);
+    broken(
+        "to: e4m3fn}",
+        "to: e4m3fn, rounding: nearest}",
+        &["mine.yaml:3", "op.cast.rounding", "nearest_even"],
+    );
+}
+
+#[test]
+fn wrong_counts_and_widths_of_bits() {
+    broken(r#", "0x43e80001""#, "", &["mine.yaml:5", "inputs[0]", "1 elements given", "holds 2"]);
+    broken(r#"["0x7e", "#, r#"["0x7e", "0x7e", "#, &["mine.yaml:7", "expect[0]", "3 elements given"]);
+    broken("\"0x43e80000\"", "\"0x43e8000\"", &["mine.yaml:5", "7 hex digits", "f32 has 8"]);
+    broken("\"0x43e80000\"", "\"465.0\"", &["mine.yaml:5", "`465.0` is not a bit pattern", "0x00000000"]);
+    broken("\"0x43e80000\"", "0x43e80000", &["mine.yaml:5", "bits", "quoted hex"]);
+    let e2m1 = [("to: e4m3fn}", "to: e2m1}"), ("dtype: e4m3fn", "dtype: e2m1"), ("[\"0x7e\"", "[\"0x17\"")];
+    let text = e2m1.iter().fold(GOOD.to_owned(), |text, (from, to)| text.replacen(from, to, 1));
+    let folder = Folder::new();
+    refused(&conform(&folder.write("mine.yaml", text)), &["mine.yaml:7", "`0x17`", "outside the 4 of e2m1"]);
+}
+
+#[test]
+fn shapes_that_do_not_match() {
+    broken(
+        "shape: [2], bits: [\"0x7e\", \"0x7e\"]",
+        "shape: [1], bits: [\"0x7e\"]",
+        &["mine.yaml:7", "expect[0]", "shape [1]", "gives [2]"],
+    );
+    broken("dtype: f32", "dtype: tf32", &["mine.yaml:3", "input `x` is tf32", "expected f32"]);
+    broken(
+        "{cast: {from: f32, to: e4m3fn}}",
+        "{scaled_cast: {from: f32, to: e4m3fn}}",
+        &["mine.yaml:3", "1 inputs given", "x, s"],
+    );
+    broken(
+        "{cast: {from: f32, to: e4m3fn}}",
+        "{absmax: {from: f32, granularity: row}}",
+        &["mine.yaml:3", "absmax", "input `x` has shape [2]", "[M, K]"],
+    );
+}
+
+#[test]
+fn a_shape_of_10_to_the_12() {
+    let generated = "shape: [1000000000000], generate: random_bits}";
+    broken(
+        "shape: [2], bits: [\"0x43e80000\", \"0x43e80001\"]}",
+        generated,
+        &["mine.yaml:5", "inputs[0]", "[1000000000000]", "GiB"],
+    );
+    let overflow = "shape: [4294967296, 4294967296, 16], generate: random_bits}";
+    broken("shape: [2], bits: [\"0x43e80000\", \"0x43e80001\"]}", overflow, &["mine.yaml:5", "GiB"]);
+}
+
+#[test]
+fn nan_in_yaml() {
+    broken(
+        "\"0x43e80000\"",
+        ".nan",
+        &["mine.yaml:5", "inputs[0].bits[0]", "NaN and infinity are not numbers here"],
+    );
+    broken("    expect:", "    judge: {ulp: .nan}\n    expect:", &["mine.yaml:6", "judge.ulp", "NaN"]);
+    broken("    expect:", "    judge: {ulp: -1}\n    expect:", &["mine.yaml:6", "judge", "tolerance"]);
+    broken(
+        "    expect:",
+        "    judge: {allclose: {rtol: .inf, atol: 0}}\n    expect:",
+        &["mine.yaml:6", "rtol"],
+    );
+}
+
+#[test]
+fn yaml_that_is_none() {
+    broken("{cast: {from", "{cast: {{from", &["mine.yaml", "not YAML"]);
+    broken("    expect:", "    name: again\n    expect:", &["mine.yaml", "duplicate"]);
+    broken("    op: {cast", "    op: !cast {cast", &["mine.yaml:3", "tag"]);
+    broken("name: good", "name: ''", &["mine.yaml:2", "name"]);
+    let folder = Folder::new();
+    let twice = format!("{GOOD}{}", GOOD.trim_start_matches("cases:\n"));
+    refused(&conform(&folder.write("mine.yaml", twice)), &["mine.yaml:8", "another case of this name"]);
+}
+
+#[test]
+fn inputs_made_in_no_way_or_two() {
+    broken(", bits: [\"0x43e80000\", \"0x43e80001\"]", "", &["mine.yaml:5", "exactly one of"]);
+    broken("shape: [2], bits", "shape: [2], generate: edges, bits", &["mine.yaml:5", "exactly one of"]);
+    broken("shape: [2], bits", "shape: [2], seed: 1, bits", &["mine.yaml:5", "`seed`"]);
+    broken("shape: [2], bits", "bits", &["mine.yaml:5", "needs `shape`"]);
+}
+
+#[test]
+fn matrices() {
+    let with = |matrix: &str| format!("    matrix: {matrix}\n    op: {{cast");
+    broken("    op: {cast", &with("{to: []}"), &["mine.yaml:3", "at least one value"]);
+    broken("    op: {cast", &with("{to: [1.5]}"), &["mine.yaml:3", "matrix"]);
+    broken("to: e4m3fn}", "to: $target}", &[]);
+    let text =
+        GOOD.replacen("    op: {cast", &with("{to: [e4m3fn]}"), 1).replacen("to: e4m3fn}", "to: $target}", 1);
+    let folder = Folder::new();
+    refused(&conform(&folder.write("mine.yaml", text)), &["mine.yaml:4", "`$target`", "not a dimension"]);
+}
+
+#[test]
+fn files_that_are_missing() {
+    let folder = Folder::new();
+    let missing = folder.0.path().join("missing.yaml");
+    refused(&conform(&missing), &["missing.yaml", "cannot be read"]);
+    refused(&plumbline(&["check", missing.to_str().unwrap()]), &["missing.yaml", "cannot be read"]);
+    refused(&conform(folder.0.path()), &["holds no cases"]);
+    refused(&conform(&folder.write("empty.yaml", "cases: []")), &["empty.yaml", "holds no cases"]);
+    refused(&conform(&folder.write("binary.yaml", [0xff, 0xfe, 0x00])), &["binary.yaml", "cannot be read"]);
+}
+
+/// A safetensors file with that header over `data`.
+fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+fn recorded(file: &[u8], parts: &[&str]) {
+    let folder = Folder::new();
+    folder.write("x.safetensors", file);
+    let input = "bits: [\"0x43e80000\", \"0x43e80001\"]";
+    let text = GOOD.replacen(input, "file: x.safetensors, tensor: a", 1);
+    let run = conform(&folder.write("mine.yaml", text));
+    refused(&run, &[&["mine.yaml:5", "inputs[0]"], parts].concat());
+}
+
+#[test]
+fn safetensors_that_lie() {
+    let honest = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    recorded(&safetensors(honest, &[0; 8])[..40], &["x.safetensors", "not a valid safetensors file"]);
+    recorded(&safetensors(honest, &[0; 7]), &["not a valid safetensors file"]);
+    recorded(&safetensors(&honest.replace("[2]", "[3]"), &[0; 8]), &["not a valid safetensors file"]);
+    recorded(&safetensors(&honest.replace("8]", "800]"), &[0; 8]), &["not a valid safetensors file"]);
+    recorded(&u64::MAX.to_le_bytes(), &["not a valid safetensors file"]);
+    recorded(b"", &["not a valid safetensors file"]);
+    recorded(&safetensors(&honest.replace("\"a\"", "\"b\""), &[0; 8]), &["no tensor `a`", "it has b"]);
+    recorded(&safetensors(&honest.replace("F32", "I32"), &[0; 8]), &["I32", "f32"]);
+    recorded(&safetensors(&honest.replace("[2]", "[1,2]"), &[0; 8]), &["[1, 2]", "[2]"]);
+}
+
+#[test]
+fn a_recording_that_is_missing() {
+    let input = "bits: [\"0x43e80000\", \"0x43e80001\"]";
+    broken(
+        input,
+        "file: nowhere.safetensors, tensor: a",
+        &["mine.yaml:5", "nowhere.safetensors", "cannot be read"],
+    );
+    broken(input, "file: nowhere.safetensors", &["mine.yaml:5", "`tensor`"]);
+}
+
+#[test]
+fn a_class_that_does_not_suit_the_case() {
+    let folder = Folder::new();
+    let input = "shape: [2], bits: [\"0x43e80000\", \"0x43e80001\"]";
+    let text = GOOD.replacen(input, "shape: [2], generate: scaled_edges", 1);
+    let run = conform(&folder.write("mine.yaml", text));
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert!(run.stdout.contains("scaled_edges") && run.stdout.contains("mine.yaml:5"), "{}", run.stdout);
+}
+
+#[test]
+fn a_filter_that_matches_nothing() {
+    refused(&plumbline(&["conform", "no/such/case"]), &["no/such/case", "--list"]);
+    refused(&plumbline(&["conform", "--exact", "cast"]), &["cast", "--list"]);
+    refused(&plumbline(&["conform", "--list", "no/such/case"]), &["no/such/case"]);
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    for (args, part) in [
+        (&["--partition", "0/4"][..], "K/N"),
+        (&["--partition", "5/4"], "K/N"),
+        (&["--partition", "x"], "K/N"),
+        (&["--backend", "tpu"], "auto"),
+        (&["--profile", "slow"], "quick"),
+        (&["--jobs", "0"], "jobs"),
+        (&["--seed", "x"], "seed"),
+        (&["--format", "xml"], "pretty"),
+        (&["--exact"], "FILTER"),
+        (&["--no-such-option"], "--no-such-option"),
+    ] {
+        let run = plumbline(&[&["conform"], args].concat());
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(part), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written() {
+    let folder = Folder::new();
+    let file = folder.write("file", "");
+    let out = file.join("results");
+    let run = plumbline(&["conform", "--out", out.to_str().unwrap(), "format_info"]);
+    refused(&run, &["--out"]);
+}
+
+#[test]
+fn fixtures_that_are_missing() {
+    let folder = Folder::new();
+    let run = run(command().arg("conform").env("PLUMBLINE_FIXTURES", folder.0.path()));
+    refused(&run, &["no fixtures", "PLUMBLINE_FIXTURES"]);
+}
+
+#[test]
+fn a_gpu_that_is_required_but_missing() {
+    if !plumbline_gpu::device::probe().devices.is_empty() {
+        // With a device the requirement holds; that side is for GPU machines to show.
+        assert_eq!(plumbline(&["conform", "--require-gpu", "format_info"]).code, 0);
+        return;
+    }
+    refused(&plumbline(&["conform", "--require-gpu"]), &["no CUDA device", "install"]);
+    refused(&plumbline(&["conform", "--backend", "cuda"]), &["no CUDA device", "install"]);
+    let run = run(command().arg("conform").env("PLUMBLINE_REQUIRE_GPU", "1"));
+    refused(&run, &["no CUDA device"]);
+}

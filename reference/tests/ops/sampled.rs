@@ -1,0 +1,82 @@
+//! One or more instances of every operation, with inputs of any length.
+
+use crate::noise::noise;
+use plumbline_reference::format::{BF16, E4M3FN, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32};
+use plumbline_reference::ops::{
+    Absmax, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Op, ScaleOp, ScaledCast, ScaledDecode,
+};
+use plumbline_reference::{DType, Path, Tensor, TensorType};
+
+/// An operation and the element types of its inputs: first those as long as asked
+/// for, then one scalar f32 where it takes a scale.
+pub(crate) struct Sample {
+    pub(crate) op: Op,
+    x: Option<DType>,
+    scale: bool,
+    random: bool,
+}
+
+impl Sample {
+    fn new(op: impl Into<Op>, x: impl Into<DType>) -> Self {
+        Self { op: op.into(), x: Some(x.into()), scale: false, random: false }
+    }
+
+    fn scaled(self) -> Self {
+        Self { scale: true, ..self }
+    }
+
+    fn random(self) -> Self {
+        Self { random: true, ..self }
+    }
+
+    /// Inputs of that shape: half of the elements any bit pattern, half of them of
+    /// moderate size.
+    pub(crate) fn inputs(&self, shape: &[usize]) -> Vec<Tensor> {
+        let make = |dtype: DType, shape: &[usize], seed: u64| {
+            let code = |i: usize| match (noise(i as u64 ^ seed << 32), dtype) {
+                (bits, DType::Float(format)) if bits >> 63 == 0 => {
+                    let moderate = (bits % 2001) as f32 / 7.0 - 140.0;
+                    format.encode(moderate.into(), &Policy::default(), 0)
+                }
+                (bits, dtype) => bits & dtype.code_mask(),
+            };
+            Tensor::from_fn(TensorType::new(dtype, shape), Path::Definition, code).unwrap()
+        };
+        let x = self.x.map(|dtype| make(dtype, shape, 1));
+        let scale = self.scale.then(|| crate::support::scalar(3.7));
+        let random = self.random.then(|| make(DType::U32, shape, 2));
+        x.into_iter().chain(scale).chain(random).collect()
+    }
+
+    /// Whether output element `i` comes from input element `i` alone (and a scale).
+    pub(crate) fn elementwise(&self) -> bool {
+        self.x.is_some() && self.op.name() != "absmax"
+    }
+}
+
+pub(crate) fn samples() -> Vec<Sample> {
+    let stochastic = Policy { rounding: Rounding::Stochastic, ..Policy::default() };
+    vec![
+        Sample::new(Cast::new(F32, E4M3FN), F32),
+        Sample::new(Cast::new(F64, F32), F64),
+        Sample::new(Cast::new(F32, F16).with_policy(stochastic), F32).random(),
+        Sample::new(Decode { from: E5M2, to: F32 }, E5M2),
+        Sample::new(Decode { from: E8M0, to: F64 }, E8M0),
+        Sample::new(Classify { format: BF16 }, BF16),
+        Sample { op: FormatInfo { format: TF32 }.into(), x: None, scale: false, random: false },
+        Sample::new(ScaledCast::new(F16, E4M3FN), F16).scaled(),
+        Sample::new(ScaledCast { scale_op: ScaleOp::Reciprocal, ..ScaledCast::new(F32, E5M2) }, F32).scaled(),
+        Sample::new(Absmax { from: F16, nan: Default::default(), granularity: Default::default() }, F16),
+        Sample::new(DeviceScaledCast::new(BF16, E4M3FN), BF16).scaled(),
+        Sample::new(DeviceScaledCast::new(F32, E4M3FN).with_policy(stochastic), F32).scaled().random(),
+        Sample::new(ScaledDecode { from: E4M3FN, granularity: Default::default() }, E4M3FN).scaled(),
+    ]
+}
+
+#[test]
+fn every_operation_is_sampled() {
+    let samples = samples();
+    for name in Op::NAMES {
+        assert!(samples.iter().any(|sample| sample.op.name() == *name), "no sample of {name}");
+    }
+}
