@@ -59,7 +59,7 @@ pub struct CaseSpec {
 
 /// A value of a matrix dimension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a value of a dimension is a string, an integer or a boolean")]
 pub enum Scalar {
     /// A boolean.
     Bool(bool),

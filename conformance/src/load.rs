@@ -134,35 +134,34 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
     for (index, entry) in entries.into_iter().enumerate() {
         let place = place.at([Step::Key("cases".into()), Step::Index(index)]);
         for (name, value) in expand(entry, &place)? {
-            let spec = typed::<CaseSpec>(value, &place, Some(&name))?;
+            let spec = typed::<CaseSpec>(value, &place, &name, &[])?;
             cases.push(Case::new(format!("{prefix}/{name}"), spec, place.clone(), recordings)?);
         }
     }
     Ok(cases)
 }
 
-/// Deserializes, reporting the path of what does not fit.
+/// Deserializes what stands at `field` of a case, reporting the path of what does not
+/// fit.
 fn typed<T: for<'de> Deserialize<'de>>(
     value: Value,
     place: &Place,
-    case: Option<&str>,
+    case: &str,
+    field: &[Step],
 ) -> Result<T, LoadError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
-        let path: Vec<_> = error
-            .path()
-            .iter()
-            .filter_map(|segment| match segment {
-                serde_path_to_error::Segment::Seq { index } => Some(Step::Index(*index)),
-                serde_path_to_error::Segment::Map { key } => Some(Step::Key(key.clone())),
-                serde_path_to_error::Segment::Enum { variant } => Some(Step::Key(variant.clone())),
-                serde_path_to_error::Segment::Unknown => None,
-            })
-            .collect();
+        let inside = error.path().iter().filter_map(|segment| match segment {
+            serde_path_to_error::Segment::Seq { index } => Some(Step::Index(*index)),
+            serde_path_to_error::Segment::Map { key } => Some(Step::Key(key.clone())),
+            serde_path_to_error::Segment::Enum { variant } => Some(Step::Key(variant.clone())),
+            serde_path_to_error::Segment::Unknown => None,
+        });
+        let path: Vec<_> = field.iter().cloned().chain(inside).collect();
         let mut why = error.inner().to_string();
         if path.contains(&Step::Key("bits".into())) {
             why += "; write bit patterns as quoted hex with all digits, like \"0x43e80000\"";
         }
-        place.error(case, &path, &why)
+        place.error(Some(case), &path, &why)
     })
 }
 
@@ -207,7 +206,7 @@ fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError
     };
     let matrix: BTreeMap<String, Vec<Scalar>> = match entry.get("matrix") {
         None => return Ok(vec![(base, entry)]),
-        Some(matrix) => typed(matrix.clone(), &place.at([Step::Key("matrix".into())]), Some(&base))?,
+        Some(matrix) => typed(matrix.clone(), place, &base, &[Step::Key("matrix".into())])?,
     };
     let mut combinations = vec![(base.clone(), BTreeMap::new())];
     for (dimension, values) in &matrix {

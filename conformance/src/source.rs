@@ -81,6 +81,8 @@ impl Case {
         place: Place,
         recordings: &mut Recordings,
     ) -> Result<Self, LoadError> {
+        check_criterion(spec.judge)
+            .map_err(|why| place.error(Some(&spec.name), &[Step::Key("judge".into())], &why))?;
         let field = |name: &str, i| [Step::Key(name.into()), Step::Index(i)];
         let mut inputs = Vec::with_capacity(spec.inputs.len());
         for (i, input) in spec.inputs.iter().enumerate() {
@@ -117,8 +119,6 @@ impl Case {
                 Some(expected)
             }
         };
-        check_criterion(spec.judge)
-            .map_err(|why| place.error(Some(&spec.name), &[Step::Key("judge".into())], &why))?;
         Ok(Self { name, spec, place, inputs, expected })
     }
 
