@@ -4,7 +4,7 @@ use crate::adapter::Closure;
 use crate::case::{Class, Criterion, NanJudge};
 use crate::generate::{Request, generate};
 use crate::judge::{Context, OutputVerdict, judge};
-use crate::report::failed_output;
+use crate::report::{brief, failed_output};
 use crate::source::{Expected, Values};
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, BackendError, DType, Path, Tensor, TensorType};
@@ -115,8 +115,7 @@ pub fn conforms<I: Element, O: Element>(
         let length = x.len();
         let verdict = judge_one(&backend, &op, &[x]).map_err(|error| error.to_string())?;
         if !verdict.ok {
-            let op = serde_json::to_string(&op).unwrap_or_default();
-            let report = failed_output(&verdict);
+            let (op, report) = (brief(&op), failed_output(&verdict));
             return Err(format!(
                 "does not conform to {op}\ninputs     {length} of class {class:?}\n{report}"
             ));

@@ -4,7 +4,7 @@
 mod value;
 
 use plumbline_reference::format::{
-    ALL, F32, F64, Format, Infinities, NegativeZero, Overflow, Policy, Rounding, Subnormals, Value,
+    ALL, F32, F64, Format, Infinities, NegativeZero, Overflow, Policy, Rounder, Rounding, Subnormals, Value,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -45,7 +45,7 @@ fn encoded(format: Format, x: f64, policy: &Policy, random: u32) -> f64 {
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 100_000,
+        cases: 20_000,
         max_global_rejects: u32::MAX,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -157,6 +157,20 @@ proptest! {
         let shifted =
             Value::Finite { negative, significand: significand << shift, exponent: exponent - shift as i32 };
         prop_assert_eq!(format.encode(value, &policy, random), format.encode(shifted, &policy, random));
+    }
+
+    /// `significand / 2^shift` in units of `2^-32`, to which a random word or a half is
+    /// added before the fraction is dropped.
+    #[test]
+    fn integers_round_by_adding_and_dropping(
+        significand in prop_oneof![any::<u64>(), Just(u64::MAX)], shift in 1u32..120,
+        random in prop_oneof![any::<u32>(), Just(u32::MAX)], negative: bool,
+    ) {
+        let round = |rounding| Rounder { rounding, negative, random }.round(significand, shift);
+        let wide = u128::from(significand);
+        prop_assert_eq!(u128::from(round(Rounding::Stochastic)), (((wide << 32) >> shift) + u128::from(random)) >> 32);
+        prop_assert_eq!(u128::from(round(Rounding::NearestAway)), (((wide << 1) >> shift) + 1) >> 1);
+        prop_assert_eq!(u128::from(round(Rounding::TowardZero)), wide >> shift);
     }
 
     #[test]

@@ -5,13 +5,13 @@
 //! | [`Float8`], [`Half`] | the crates float8 and half, as second opinions with their faults |
 //! | [`Playback`] | a GPU's conversion instructions, played back from a recording |
 //! | [`Closure`] | any function on tensors, for one operation |
-//! | [`Faulty`] | another backend with a fault put in, to see that it is found |
+//! | [`demo_fault`] | a wrong cast, to show what a failure looks like |
 //!
 //! Each says precisely which operations and policies it implements, and why not the
 //! others; none repairs what the implementation behind it gets wrong.
 
 mod closure;
-mod faulty;
+mod demo;
 mod float8;
 mod half;
 mod playback;
@@ -20,7 +20,7 @@ mod scalar;
 mod testing;
 
 pub use closure::Closure;
-pub use faulty::{Corrupt, Faulty, demo_fault};
+pub use demo::demo_fault;
 pub use float8::Float8;
 pub use half::Half;
 pub use playback::{Playback, PlaybackError};

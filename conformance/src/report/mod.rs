@@ -6,4 +6,4 @@ mod text;
 
 pub use coverage::Coverage;
 pub use jsonl::{Record, ResultsFile, SCHEMA};
-pub use text::{failed_output, failure};
+pub use text::{brief, failed_output, failure};

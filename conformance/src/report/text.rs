@@ -2,6 +2,8 @@
 
 use crate::judge::{Element, OutputVerdict};
 use crate::verdict::{Outcome, Verdict};
+use plumbline_reference::ops::Op;
+use serde_json::Value;
 use std::fmt::Write;
 
 /// What is wrong, where, and how to see it again.
@@ -11,7 +13,7 @@ pub fn failure(verdict: &Verdict) -> String {
     let mut line = |label: &str, value: &str| {
         let _ = writeln!(text, "{label:<10} {value}");
     };
-    line("operation", &operation(verdict));
+    line("operation", &brief(&verdict.op));
     line("case", &format!("{} ({})", verdict.case, verdict.origin));
     if let Some(about) = &verdict.about {
         line("about", about);
@@ -41,8 +43,23 @@ pub fn failed_output(output: &OutputVerdict) -> String {
     text
 }
 
-fn operation(verdict: &Verdict) -> String {
-    serde_json::to_string(&verdict.op).unwrap_or_else(|_| verdict.op.name().to_owned())
+/// An operation as a case file would write it: fields at their defaults left out.
+#[must_use]
+pub fn brief(op: &Op) -> String {
+    let Ok(mut written) = serde_json::to_value(op) else { return op.name().to_owned() };
+    let fields = |value: &Value| -> Vec<String> {
+        value[op.name()].as_object().map_or(Vec::new(), |fields| fields.keys().cloned().collect())
+    };
+    for field in fields(&written) {
+        let mut without = written.clone();
+        if let Some(fields) = without[op.name()].as_object_mut() {
+            fields.remove(&field);
+        }
+        if serde_json::from_value::<Op>(without.clone()).is_ok_and(|same| same == *op) {
+            written = without;
+        }
+    }
+    written.to_string().replace('"', "").replace(':', ": ").replace(',', ", ")
 }
 
 fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &str)) {
@@ -80,4 +97,19 @@ fn element(label: &str, element: &Element, line: &mut impl FnMut(&str, &str)) {
     }
     line("", &format!("{:<12} {}", "expected", element.expected.value));
     line("", &format!("{:<12} {}", "actual", element.actual.value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::brief;
+    use plumbline_reference::format::{E4M3FN, F32, Policy, Rounding};
+    use plumbline_reference::ops::Cast;
+
+    #[test]
+    fn an_operation_is_written_as_in_a_case_file() {
+        let cast = Cast::new(F32, E4M3FN);
+        assert_eq!(brief(&cast.into()), "{cast: {from: f32, to: e4m3fn}}");
+        let up = cast.with_policy(Policy { rounding: Rounding::Up, ..Policy::default() });
+        assert_eq!(brief(&up.into()), "{cast: {from: f32, rounding: up, to: e4m3fn}}");
+    }
 }
