@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 
 fn records(folder: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(folder.join("results.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let text = fs::read_to_string(folder.join("results.jsonl")).expect("results were written");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 fn conform(args: &[&str]) -> (common::Run, Vec<Value>) {

@@ -65,11 +65,14 @@ fn vicinity(source: Format, x: f64) -> Vec<u64> {
     up.chain(down).collect()
 }
 
-/// Every value of a format, and the middle of every two neighbours.
-fn values_and_midpoints(oracle: &Oracle) -> Vec<f64> {
-    let magnitudes = oracle.magnitudes.iter().copied().chain([oracle.beyond]);
-    let midpoints = magnitudes.clone().zip(magnitudes.clone().skip(1)).map(|(low, high)| (low + high) / 2.0);
-    magnitudes.clone().chain(midpoints).collect()
+/// The finite magnitudes of a format and the one that would come next.
+fn values(oracle: &Oracle) -> impl Iterator<Item = f64> + Clone {
+    oracle.magnitudes.iter().copied().chain([oracle.beyond])
+}
+
+/// The middle of every two neighbours.
+fn midpoints(oracle: &Oracle) -> impl Iterator<Item = f64> {
+    values(oracle).zip(values(oracle).skip(1)).map(|(low, high)| (low + high) / 2.0)
 }
 
 /// Numbers that have nothing to do with the target.
@@ -120,7 +123,7 @@ fn small_formats_around_every_value_and_midpoint_under_every_policy() {
     assert_eq!(choices.len(), 360 + 72 * RANDOM_WORDS.len());
     for target in small_formats() {
         let oracle = Oracle::new(target);
-        let numbers = values_and_midpoints(&oracle).into_iter().chain(far_and_special());
+        let numbers = values(&oracle).chain(midpoints(&oracle)).chain(far_and_special());
         check_around(&oracle, &SOURCES, numbers.collect(), &choices);
         SOURCES.iter().for_each(|&source| check_nan(&oracle, source, &choices));
     }
@@ -155,17 +158,22 @@ fn small_formats_from_every_code_of_small_formats() {
     }
 }
 
-/// Every `stride`-th midpoint and value under every rounding, every 61st of those
-/// under every policy.
+/// Every `stride`-th value and midpoint: under every rounding with neighbours in f64
+/// and f32; midpoints under every policy with neighbours in f32; every 61st under
+/// every policy with neighbours in all sources.
 fn check_large_format(target: Format, stride: usize) {
     let oracle = Oracle::new(target);
-    let numbers: Vec<_> = values_and_midpoints(&oracle).into_iter().step_by(stride).collect();
+    let midpoints: Vec<_> = midpoints(&oracle).step_by(stride).collect();
+    let numbers: Vec<_> = values(&oracle).step_by(stride).chain(midpoints.iter().copied()).collect();
     let few = Rounding::ALL.map(|rounding| Policy { rounding, ..Policy::IEEE });
     check_around(&oracle, &[F64, F32], numbers.clone(), &with_random_words(few.into_iter()));
 
     let all = with_random_words(Policy::all());
-    let ends = numbers.iter().take(4).chain(numbers.iter().rev().take(4));
-    let sample = numbers.iter().step_by(61).chain(ends).copied().chain(far_and_special());
+    check_around(&oracle, &[F32], midpoints, &all);
+
+    let ends =
+        [oracle.magnitudes[1], oracle.beyond, (oracle.beyond + value(target, target.max_finite())) / 2.0];
+    let sample = numbers.into_iter().step_by(61).chain(ends).chain(far_and_special());
     check_around(&oracle, &SOURCES, sample.collect(), &all);
     SOURCES.iter().for_each(|&source| check_nan(&oracle, source, &all));
 }
@@ -181,8 +189,8 @@ fn bf16_around_every_value_and_midpoint() {
 }
 
 #[test]
-fn tf32_around_every_eleventh_value_and_midpoint() {
-    check_large_format(TF32, 11);
+fn tf32_around_every_29th_value_and_midpoint() {
+    check_large_format(TF32, 29);
 }
 
 /// The oracle itself, where the answer is known.
