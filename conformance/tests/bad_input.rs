@@ -1,5 +1,7 @@
 //! Every bad input is one clear line and exit code 2, before anything runs.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Run, command, plumbline, run};

@@ -1,5 +1,7 @@
 //! The command line as a newcomer uses it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{command, plumbline, results, run};

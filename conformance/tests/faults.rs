@@ -1,6 +1,8 @@
 //! Every reported fault is found by generated inputs, not only by the literal case of
 //! its report; and the backend without the fault passes the same cases.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "faults/catalogue.rs"]
 mod catalogue;
 
