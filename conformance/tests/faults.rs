@@ -7,8 +7,7 @@
 mod catalogue;
 
 use catalogue::{Fault, catalogue};
-use plumbline_conformance::adapter::Playback;
-use plumbline_conformance::case::Profile;
+use plumbline_conformance::case::{NanJudge, Profile};
 use plumbline_conformance::load::load;
 use plumbline_conformance::registry::Registry;
 use plumbline_conformance::setup::{BackendChoice, Selection, Subject};
@@ -36,8 +35,8 @@ fn selection() -> Selection {
 /// Names of the failed trials of a fault's backend on the cases that `keep` picks.
 fn failures(fault: Fault, keep: impl Fn(&Case) -> bool) -> BTreeSet<String> {
     let cases: Vec<_> = cases().into_iter().filter(keep).collect();
-    let subject = Subject { backend: fault.backend.into(), own: true, definition: None };
-    let registry = Registry::of(cases, vec![subject], &[], &selection(), Playback::h200().unwrap())
+    let subject = Subject { backend: fault.backend.into(), nan: NanJudge::Bits, oracle: None };
+    let registry = Registry::of(cases, vec![subject], Vec::new(), &selection())
         .unwrap_or_else(|error| panic!("{}: {error}", fault.id));
     let failed =
         registry.trials.iter().map(|trial| trial.run()).filter(|verdict| verdict.outcome == Outcome::Fail);

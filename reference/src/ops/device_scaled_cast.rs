@@ -18,7 +18,7 @@
 
 use super::encoding::{
     Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at, f32_bits,
-    random_bits,
+    random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
 use crate::format::{F32, Format, Policy};
@@ -93,7 +93,8 @@ impl DeviceScaledCast {
     }
 
     /// `(q, dequant)` for an absmax.
-    fn factors(&self, a: f32) -> (f32, f32) {
+    #[must_use]
+    pub fn factors(&self, a: f32) -> (f32, f32) {
         // The largest finite value of a format with f32's exponents or fewer is exact.
         let max = self.to.to_f64(self.to.max_finite()) as f32;
         let a = match self.special {
@@ -150,14 +151,14 @@ impl Operation for DeviceScaledCast {
         Ok(vec![codes, dequant])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
-        Some(self.scaled(inputs, index).into())
+    fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {
+        (output == 0).then(|| self.scaled(inputs, index).into())
     }
 
     fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
         if output == 1 {
             return vec![(1, index)];
         }
-        vec![(0, index), (1, self.granularity.scale_index(inputs[0].shape(), index))]
+        scaled_sources(inputs, self.granularity, index)
     }
 }

@@ -127,7 +127,8 @@ impl Granularity {
 
     /// Which scale element `i` of a tensor of that shape has.
     #[inline]
-    pub(super) fn scale_index(self, shape: &[usize], i: usize) -> usize {
+    #[must_use]
+    pub fn scale_index(self, shape: &[usize], i: usize) -> usize {
         match self {
             Self::Tensor => 0,
             Self::Row => i / shape[1],
@@ -135,6 +136,18 @@ impl Granularity {
             Self::Block(n) => i / n,
         }
     }
+}
+
+/// Where element `index` of a scaled operation comes from: `x`, its scale, and its
+/// random bits where there are any.
+pub(super) fn scaled_sources(
+    inputs: &[Tensor],
+    granularity: Granularity,
+    index: usize,
+) -> Vec<(usize, usize)> {
+    let scale = granularity.scale_index(inputs[0].shape(), index);
+    let random = (inputs.len() > 2).then_some((2, index));
+    [(0, index), (1, scale)].into_iter().chain(random).collect()
 }
 
 /// How a scale is applied: three operations that round differently.

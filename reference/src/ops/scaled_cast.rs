@@ -7,7 +7,7 @@
 
 use super::encoding::{
     Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at,
-    random_bits,
+    random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
 use crate::format::{F32, Format, Policy};
@@ -74,11 +74,11 @@ impl Operation for ScaledCast {
         Ok(vec![y])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+    fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
         Some(self.scaled(inputs, index).into())
     }
 
     fn sources(&self, inputs: &[Tensor], _: usize, index: usize) -> Vec<(usize, usize)> {
-        vec![(0, index), (1, self.granularity.scale_index(inputs[0].shape(), index))]
+        scaled_sources(inputs, self.granularity, index)
     }
 }
