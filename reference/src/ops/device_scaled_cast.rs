@@ -21,7 +21,7 @@ use super::encoding::{
     random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
-use crate::format::{F32, Format, Policy};
+use crate::format::F32;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,21 +30,17 @@ encoding_parameters! {
     /// Encode scaled by an absmax read from memory.
     pub struct DeviceScaledCast {
         /// Format of the source; any but f64.
-        pub from: Format,
+        from,
         /// Format of the codes.
-        pub to: Format,
+        to,
         /// How many elements share an absmax.
-        #[serde(default)]
-        pub granularity: Granularity,
+        granularity: Granularity,
         /// `x * q`, or `x / dequant`, or `x * (1 / dequant)`.
-        #[serde(default)]
-        pub scale_op: ScaleOp,
+        scale_op: ScaleOp,
         /// `dequant` where `q` is clamped.
-        #[serde(default)]
-        pub tiny: Tiny,
+        tiny: Tiny,
         /// An infinite or NaN absmax.
-        #[serde(default)]
-        pub special: Special,
+        special: Special,
     }
 }
 
@@ -71,27 +67,6 @@ pub enum Special {
 }
 
 impl DeviceScaledCast {
-    /// One absmax per tensor, with the defaults.
-    #[must_use]
-    pub fn new(from: Format, to: Format) -> Self {
-        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
-        let (granularity, scale_op, tiny, special) = Default::default();
-        Self {
-            from,
-            to,
-            granularity,
-            scale_op,
-            tiny,
-            special,
-            rounding,
-            overflow,
-            infinities,
-            nan,
-            subnormals,
-            negative_zero,
-        }
-    }
-
     /// `(q, dequant)` for an absmax.
     #[must_use]
     pub fn factors(&self, a: f32) -> (f32, f32) {

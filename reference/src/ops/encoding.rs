@@ -7,15 +7,26 @@ use crate::{DType, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Declares the parameters of an operation that encodes: its own fields and those
-/// of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
+/// Declares the parameters of an operation that encodes: the formats, its own fields, and
+/// those of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
 macro_rules! encoding_parameters {
-    ($(#[$meta:meta])* pub struct $Name:ident { $($(#[$field_meta:meta])* pub $field:ident: $Type:ty,)* }) => {
+    (
+        $(#[$meta:meta])*
+        pub struct $Name:ident {
+            $(#[$from_meta:meta])* from,
+            $(#[$to_meta:meta])* to,
+            $($(#[$field_meta:meta])* $field:ident: $Type:ty,)*
+        }
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $Name {
-            $($(#[$field_meta])* pub $field: $Type,)*
+            $(#[$from_meta])*
+            pub from: crate::format::Format,
+            $(#[$to_meta])*
+            pub to: crate::format::Format,
+            $($(#[$field_meta])* #[serde(default)] pub $field: $Type,)*
             /// Values between two codes.
             #[serde(default)]
             pub rounding: crate::format::Rounding,
@@ -37,6 +48,22 @@ macro_rules! encoding_parameters {
         }
 
         impl $Name {
+            /// With every other parameter at its default.
+            #[must_use]
+            pub fn new(from: crate::format::Format, to: crate::format::Format) -> Self {
+                Self {
+                    from,
+                    to,
+                    $($field: Default::default(),)*
+                    rounding: Default::default(),
+                    overflow: Default::default(),
+                    infinities: Default::default(),
+                    nan: Default::default(),
+                    subnormals: Default::default(),
+                    negative_zero: Default::default(),
+                }
+            }
+
             /// The policy fields as one value.
             #[must_use]
             pub fn policy(&self) -> crate::format::Policy {
