@@ -23,5 +23,6 @@ pub mod runner;
 pub mod seed;
 pub mod setup;
 pub mod source;
+pub mod sweep;
 pub mod verdict;
 pub mod waiver;

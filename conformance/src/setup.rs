@@ -8,6 +8,7 @@ use crate::waiver::WaiverError;
 use clap::builder::BoolishValueParser;
 use plumbline_reference::{Backend, Cpu};
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -62,6 +63,16 @@ impl Partition {
     #[must_use]
     pub const fn holds(self, name: &str) -> bool {
         seed::mix(seed::hash(name), 0) % self.n == self.k - 1
+    }
+}
+
+impl Partition {
+    /// The part of a range, contiguous.
+    #[must_use]
+    pub fn of(self, range: Range<u64>) -> Range<u64> {
+        let len = u128::from(range.end - range.start);
+        let at = |k: u64| range.start + (len * u128::from(k) / u128::from(self.n)) as u64;
+        at(self.k - 1)..at(self.k)
     }
 }
 

@@ -7,6 +7,7 @@ mod decode;
 mod doctor;
 mod number;
 mod schema;
+mod sweep;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, ErrorKind, Write};
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Run the conformance cases: the main job
     Conform(conform::ConformArgs),
+    /// Judge a cast on every input there is
+    Sweep(sweep::SweepArgs),
     /// Show what a cast must give, under every policy
     Cast(cast::CastArgs),
     /// Show what a code stands for
@@ -49,6 +52,7 @@ pub fn main() -> ExitCode {
     };
     let result = match Cli::parse().command {
         Command::Conform(args) => conform::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Cast(args) => print(cast::run(&args)),
         Command::Decode(args) => print(decode::run(&args)),
         Command::Check(args) => print(check::run(&args)),

@@ -1,0 +1,173 @@
+//! `plumbline sweep`: a cast on every input there is.
+
+use super::number::parse_format;
+use crate::adapter::{Float8, Half, Playback};
+use crate::report::brief;
+use crate::setup::Partition;
+use crate::sweep::{Findings, Oracle, Staircase, Sweep, policies};
+use anyhow::{Context, bail};
+use plumbline_reference::format::{Format, Policy};
+use plumbline_reference::ops::{Cast, Op};
+use plumbline_reference::{Backend, Cpu, DType};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Options of `sweep`.
+#[derive(Debug, clap::Args)]
+pub struct SweepArgs {
+    /// The operation
+    #[arg(value_enum)]
+    operation: Operation,
+    /// The format of the source, of at most 32 bits
+    #[arg(long, value_parser = parse_format, value_name = "FORMAT", default_value = "f32")]
+    from: Format,
+    /// The format of the result
+    #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
+    to: Format,
+    /// Sweep under every policy without random bits, not only the default one
+    #[arg(long)]
+    policies: bool,
+    /// What the results are compared with
+    #[arg(long, value_enum, default_value = "staircase")]
+    against: Against,
+    /// Which of the CPU's paths is judged; default: the usual one
+    #[arg(long)]
+    variant: Option<String>,
+    /// Sweep part K of N of the inputs
+    #[arg(long, value_name = "K/N")]
+    partition: Option<Partition>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Operation {
+    /// Elementwise encode
+    Cast,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Against {
+    /// The inputs at which the definition's result changes
+    Staircase,
+    /// The definition, computed for every input
+    Definition,
+    /// The recorded H200
+    Hardware,
+    /// The crate float8
+    Float8,
+    /// The crate half
+    Half,
+}
+
+/// Sweeps; 1 where any result differs.
+pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
+    let Operation::Cast = args.operation;
+    let all = Sweep::all_inputs(args.from)?;
+    let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all));
+    let swept: Vec<Policy> = if args.policies { policies().collect() } else { vec![args.against.policy()] };
+    let mut mismatched = 0;
+    for policy in swept {
+        let cast = Cast::new(args.from, args.to).with_policy(policy);
+        let op = Op::from(cast);
+        let oracle = args.against.oracle(&cast)?;
+        let variant = args.variant.clone().unwrap_or_else(|| Cpu.variants(&op).remove(0));
+        let sweep = Sweep { cast, backend: &Cpu, variant: &variant, oracle: &oracle, inputs: inputs.clone() };
+        let progress = Progress::new(inputs.end - inputs.start);
+        let start = Instant::now();
+        let findings = sweep.run(&|done| progress.show(done)).with_context(|| brief(&op))?;
+        progress.clear();
+        super::print(&report(&op, &variant, args, &findings, start.elapsed()))?;
+        mismatched += findings.mismatched();
+    }
+    Ok(u8::from(mismatched > 0))
+}
+
+impl Against {
+    /// The policy that the implementation has.
+    fn policy(self) -> Policy {
+        let sign_kept = plumbline_reference::format::NanPolicy::SignKept;
+        match self {
+            Self::Staircase | Self::Definition | Self::Hardware => Policy::default(),
+            Self::Float8 => Policy { nan: sign_kept, ..Policy::default() },
+            Self::Half => Policy { nan: sign_kept, ..Policy::IEEE },
+        }
+    }
+
+    fn oracle(self, cast: &Cast) -> anyhow::Result<Oracle<'static>> {
+        let backend: &'static dyn Backend = match self {
+            Self::Staircase => return Ok(Oracle::Staircase(Staircase::new(cast))),
+            Self::Definition => &Cpu,
+            Self::Hardware => Playback::h200(),
+            Self::Float8 => &Float8,
+            Self::Half => &Half,
+        };
+        let op = Op::from(*cast);
+        if let Err(why) = backend.supports(&op) {
+            bail!("{} {why}; choose another --against", backend.name());
+        }
+        let variants = backend.variants(&op);
+        // Of the CPU's paths the definition's own, on the sweep's threads.
+        let variant = if self == Self::Definition {
+            Some("definition".to_owned())
+        } else {
+            variants.into_iter().next()
+        };
+        Ok(Oracle::Backend { backend, variant: variant.context("the oracle has no variant")? })
+    }
+}
+
+fn report(op: &Op, variant: &str, args: &SweepArgs, findings: &Findings, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    let rate = findings.inputs as f64 / seconds / 1e9;
+    let against = format!("{:?}", args.against).to_lowercase();
+    let mut text = format!(
+        "{} cpu/{variant} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s), digest {:016x}, {} mismatches\n",
+        brief(op),
+        findings.inputs,
+        findings.digest,
+        findings.mismatched()
+    );
+    for (fault, mismatches) in &findings.mismatches {
+        let (input, right, got) = mismatches.first;
+        let (from, to) = (DType::from(args.from), DType::from(args.to));
+        let [input, right, got] = [from.describe(input), to.describe(right), to.describe(got)];
+        let _ =
+            writeln!(text, "  {} x {fault}, first: {input} gives {got}, right is {right}", mismatches.count);
+    }
+    text
+}
+
+/// A line on a terminal that says how far a sweep is.
+struct Progress {
+    total: u64,
+    start: Instant,
+    last: Mutex<Instant>,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        let now = Instant::now();
+        Self { total, start: now, last: Mutex::new(now), shown: stderr().is_terminal() }
+    }
+
+    fn show(&self, done: u64) {
+        // Whoever finds the clock busy leaves the line to the one who has it.
+        let (true, Ok(mut last)) = (self.shown, self.last.try_lock()) else { return };
+        if last.elapsed() < Duration::from_millis(200) {
+            return;
+        }
+        *last = Instant::now();
+        let rate = done as f64 / self.start.elapsed().as_secs_f64();
+        let left = (self.total - done.min(self.total)) as f64 / rate;
+        let percent = 100 * done / self.total.max(1);
+        let _ = write!(stderr(), "\r{percent:3}%  {:.2} G/s  {left:.0} s left ", rate / 1e9);
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(stderr(), "\r{:40}\r", "");
+        }
+    }
+}

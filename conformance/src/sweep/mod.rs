@@ -1,0 +1,181 @@
+//! Sweeps: a cast judged on every input there is.
+//!
+//! Inputs are made, cast and compared a chunk at a time, on all threads; nothing is kept
+//! but counts, the first mismatch of each kind and a digest of the results.
+
+mod digest;
+mod oracle;
+
+pub(crate) use oracle::policies;
+pub use oracle::{Oracle, OracleError, Staircase};
+
+use crate::judge::Fault;
+use plumbline_reference::format::{Format, Rounding};
+use plumbline_reference::ops::{Cast, Op};
+use plumbline_reference::{Backend, BackendError, Tensor, TensorError, TensorType};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Inputs of one chunk: they, their results and what is compared with them stay in a
+/// core's cache.
+const CHUNK: u64 = 1 << 17;
+
+/// A sweep of one cast.
+pub struct Sweep<'a> {
+    /// The cast.
+    pub cast: Cast,
+    /// What is judged, and which of its variants.
+    pub backend: &'a dyn Backend,
+    /// The variant.
+    pub variant: &'a str,
+    /// What it is judged by.
+    pub oracle: &'a Oracle<'a>,
+    /// The inputs: codes of the source format.
+    pub inputs: Range<u64>,
+}
+
+/// Why a cast cannot be swept.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// Too many inputs.
+    #[error("{0} has 2^{bits} codes; sources of at most 32 bits can be swept", bits = .0.code_bits())]
+    TooWide(Format),
+    /// Random bits are an input of their own.
+    #[error("stochastic rounding has random bits as a second input, and no sweep covers both")]
+    Stochastic,
+    /// The backend or the oracle failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The oracle cannot say.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// Inputs compared.
+    pub inputs: u64,
+    /// Mismatches by kind, with the first of each.
+    pub mismatches: BTreeMap<Fault, Mismatches>,
+    /// A digest of all results in order: equal digests of equal sweeps mean equal bits.
+    pub digest: u64,
+}
+
+/// Mismatches of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mismatches {
+    /// How many.
+    pub count: u64,
+    /// The first: input, right and given code.
+    pub first: (u64, u64, u64),
+}
+
+impl Sweep<'_> {
+    /// All inputs of a source format.
+    pub fn all_inputs(from: Format) -> Result<Range<u64>, SweepError> {
+        if from.code_bits() > 32 {
+            return Err(SweepError::TooWide(from));
+        }
+        Ok(0..1 << from.code_bits())
+    }
+
+    /// Runs the sweep; `progress` is told how many inputs are done.
+    pub fn run(&self, progress: &(impl Fn(u64) + Sync)) -> Result<Findings, SweepError> {
+        if self.cast.rounding == Rounding::Stochastic {
+            return Err(SweepError::Stochastic);
+        }
+        let op = Op::from(self.cast);
+        let done = AtomicU64::new(0);
+        let chunks = (self.inputs.end - self.inputs.start).div_ceil(CHUNK);
+        let findings = (0..chunks).into_par_iter().map(|chunk| {
+            let start = self.inputs.start + chunk * CHUNK;
+            let inputs = start..self.inputs.end.min(start + CHUNK);
+            let count = inputs.end - inputs.start;
+            let findings = self.chunk(&op, inputs)?;
+            progress(done.fetch_add(count, Ordering::Relaxed) + count);
+            Ok(findings)
+        });
+        let findings: Vec<Findings> = findings.collect::<Result<_, SweepError>>()?;
+        Ok(findings.into_iter().fold(Findings::default(), Findings::followed_by))
+    }
+
+    fn chunk(&self, op: &Op, inputs: Range<u64>) -> Result<Findings, SweepError> {
+        let x = codes(self.cast.from, inputs.clone()).map_err(BackendError::from)?;
+        let results = self.backend.run(op, self.variant, std::slice::from_ref(&x))?;
+        let [result] = results.as_slice() else {
+            let why = format!("{} outputs, expected 1", results.len());
+            return Err(BackendError::Failed { call: self.backend.name().to_owned(), why }.into());
+        };
+        let right = self.oracle.results(op, &inputs, &x)?;
+        let mut findings = Findings {
+            inputs: inputs.end - inputs.start,
+            digest: digest::of(result.bytes()),
+            mismatches: BTreeMap::new(),
+        };
+        if result.ty() != right.ty() || result.bytes() != right.bytes() {
+            self.compare(inputs, &right, result, &mut findings);
+        }
+        Ok(findings)
+    }
+
+    fn compare(&self, inputs: Range<u64>, right: &Tensor, result: &Tensor, findings: &mut Findings) {
+        for (i, input) in inputs.enumerate() {
+            let right = right.code(i);
+            // A result that is too short has no element here: wrong, whatever is right.
+            let got = if i < result.len() { result.code(i) } else { !right };
+            if right == got {
+                continue;
+            }
+            let exact = self.cast.from.to_f64(self.cast.from.code_at(input));
+            let fault = Fault::of(self.cast.to.into(), right, got, Some(exact));
+            let first = (self.cast.from.code_at(input), right, got);
+            findings.mismatches.entry(fault).or_insert(Mismatches { count: 0, first }).count += 1;
+        }
+    }
+}
+
+/// A tensor of the codes at these indices.
+fn codes(format: Format, indices: Range<u64>) -> Result<Tensor, TensorError> {
+    let count = (indices.end - indices.start) as usize;
+    let width = format.storage_bits as usize / 8;
+    let mut bytes = vec![0; count * width];
+    match width {
+        1 => fill(&mut bytes, indices, |index| [format.code_at(index) as u8]),
+        2 => fill(&mut bytes, indices, |index| (format.code_at(index) as u16).to_le_bytes()),
+        _ => fill(&mut bytes, indices, |index| (format.code_at(index) as u32).to_le_bytes()),
+    }
+    Tensor::from_bytes(TensorType::new(format, [count]), bytes)
+}
+
+fn fill<const BYTES: usize>(bytes: &mut [u8], indices: Range<u64>, code: impl Fn(u64) -> [u8; BYTES]) {
+    for (slot, index) in bytes.as_chunks_mut().0.iter_mut().zip(indices) {
+        *slot = code(index);
+    }
+}
+
+impl Findings {
+    /// These findings and those of the inputs that follow.
+    #[must_use]
+    pub fn followed_by(mut self, next: Self) -> Self {
+        self.inputs += next.inputs;
+        self.digest = digest::followed_by(self.digest, next.digest);
+        for (fault, mismatches) in next.mismatches {
+            let first = mismatches.first;
+            self.mismatches.entry(fault).or_insert(Mismatches { count: 0, first }).count += mismatches.count;
+        }
+        self
+    }
+
+    /// Mismatches of every kind.
+    #[must_use]
+    pub fn mismatched(&self) -> u64 {
+        self.mismatches.values().map(|mismatches| mismatches.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+use super::*;
+use crate::adapter::{Closure, demo_fault};
+use plumbline_reference::Cpu;
+use plumbline_reference::format::{ALL, BF16, E4M3FN, E4M3FNUZ, F16, F32, F64, Policy};
+
+fn sweep(cast: Cast, backend: &dyn Backend, inputs: Range<u64>) -> Findings {
+    let oracle = Oracle::Staircase(Staircase::new(&cast));
+    let variant = backend.variants(&cast.into()).remove(0);
+    Sweep { cast, backend, variant: &variant, oracle: &oracle, inputs }.run(&|_| ()).unwrap()
+}
+
+#[test]
+fn the_staircase_is_the_definition_on_every_16_bit_input_under_every_policy() {
+    for from in [F16, BF16] {
+        for to in ALL.into_iter().filter(|to| to.storage_bits == 8) {
+            for (i, policy) in policies().enumerate() {
+                // Each pair meets every fifth policy, all of them meet every policy.
+                if i % 5 != (to.bias as usize + from.fraction_bits as usize) % 5 {
+                    continue;
+                }
+                let cast = Cast::new(from, to).with_policy(policy);
+                let inputs = Sweep::all_inputs(from).unwrap();
+                let variant = "parallel";
+                let oracle = Oracle::Staircase(Staircase::new(&cast));
+                let findings =
+                    Sweep { cast, backend: &Cpu, variant, oracle: &oracle, inputs }.run(&|_| ()).unwrap();
+                assert_eq!((findings.inputs, findings.mismatched()), (65_536, 0), "{cast:?}: {findings:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wide_staircases_are_the_definition_around_their_ends() {
+    for to in [E4M3FN, E4M3FNUZ, F16, BF16] {
+        for start in [0, 0x3f80_0000, 0x7f7f_0000, 0x7fff_0000, 0xff7f_0000, 0xffff_0000] {
+            let findings = sweep(Cast::new(F32, to), &Cpu, start..(start + 0x20000).min(1 << 32));
+            assert_eq!(findings.mismatches, BTreeMap::new(), "{to} from {start:#x}");
+        }
+    }
+}
+
+#[test]
+fn a_fault_is_counted_by_kind_with_its_first_input() {
+    // 464 and 496 as f32; the fault lies strictly between.
+    let findings = sweep(Cast::new(F32, E4M3FN), &demo_fault(), 0x43e0_0000..0x4400_0000);
+    let expected = Mismatches { count: 0x0f_ffff, first: (0x43e8_0001, 0x7e, 0x7f) };
+    assert_eq!(findings.mismatches, BTreeMap::from([(Fault::NanMade, expected)]));
+}
+
+#[test]
+fn a_digest_tells_results_apart_and_does_not_depend_on_threads() {
+    let cast = Cast::new(F32, E4M3FN);
+    let inputs = 0x3f80_0000..0x3f90_0003;
+    let whole = sweep(cast, &Cpu, inputs.clone());
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert_eq!(one_thread.install(|| sweep(cast, &Cpu, inputs.clone())), whole);
+    let flipped = Closure::elementwise("flip", cast, |x| {
+        E4M3FN.encode(F32.decode(x), &Policy::default(), 0) ^ u64::from(x == 0x3f8f_ffff)
+    });
+    assert_ne!(sweep(cast, &flipped, inputs).digest, whole.digest);
+}
+
+#[test]
+fn what_cannot_be_swept_is_an_error() {
+    assert!(matches!(Sweep::all_inputs(F64), Err(SweepError::TooWide(_))));
+    let cast = Cast { rounding: Rounding::Stochastic, ..Cast::new(F32, E4M3FN) };
+    let oracle = Oracle::Backend { backend: &Cpu, variant: "definition".to_owned() };
+    let sweep = Sweep { cast, backend: &Cpu, variant: "parallel", oracle: &oracle, inputs: 0..16 };
+    assert!(matches!(sweep.run(&|_| ()), Err(SweepError::Stochastic)));
+}
