@@ -20,7 +20,7 @@ struct Measured<'a> {
     times: Vec<f64>,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build()?;
     for log2 in [20, 26] {
         for op in operations() {
@@ -34,8 +34,8 @@ fn operations() -> Vec<Op> {
     let casts = [E4M3FN, E5M2, F16, BF16].map(|to| Op::from(Cast::new(F32, to)));
     let decodes =
         [(E4M3FN, F32), (F16, F32), (BF16, F32), (E4M3FN, F16)].map(|(from, to)| Decode { from, to }.into());
-    let absmax =
-        [F32, F16].map(|from| Absmax { from, nan: Default::default(), granularity: Default::default() }.into());
+    let absmax = [F32, F16]
+        .map(|from| Absmax { from, nan: Default::default(), granularity: Default::default() }.into());
     casts.into_iter().chain(decodes).chain(absmax).collect()
 }
 
@@ -56,7 +56,7 @@ fn conversion(op: &Op) -> Option<(Conversion, Format, Format)> {
     }
 }
 
-fn measure(op: &Op, log2: u32) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(op: &Op, log2: u32) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let n = 1usize << log2;
     let from = match op {
         Op::Cast(op) => op.from,

@@ -1,0 +1,49 @@
+//! Every f32 there is: `cargo test --release --test fast -- --ignored --nocapture`.
+//!
+//! `PLUMBLINE_EXHAUSTIVE=e4m3fn,f16` restricts it to those targets.
+
+use crate::support::up_to_32_bits;
+use plumbline_reference::fast::{Conversion, Simd};
+use plumbline_reference::format::{F32, Policy};
+use plumbline_reference::ops::{Cast, Op};
+use plumbline_reference::{Path, Tensor, TensorType};
+use std::time::{Duration, Instant};
+
+const SLICE: usize = 1 << 22;
+
+#[test]
+#[ignore = "2^32 inputs per format: minutes each, in release"]
+fn every_f32_to_every_format() {
+    let only = std::env::var("PLUMBLINE_EXHAUSTIVE").ok();
+    let chosen = |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
+    for to in up_to_32_bits().filter(|to| chosen(to.name)) {
+        let op = Op::from(Cast::new(F32, to));
+        let conversion = Conversion::cast(F32, to, &Policy::default()).unwrap();
+        let mut spent: Vec<_> = Simd::all().map(|simd| (simd, Duration::ZERO)).collect();
+        for first in (0..1 << 32).step_by(SLICE) {
+            let ty = TensorType::new(F32, [SLICE]);
+            let x = [Tensor::from_fn(ty, Path::Parallel, |i| (first + i) as u64).unwrap()];
+            let expected = op.evaluate(&x, Path::Parallel).unwrap();
+            let mut y = vec![0; expected[0].bytes().len()];
+            for (simd, spent) in &mut spent {
+                let start = Instant::now();
+                conversion.convert_parallel(*simd, x[0].bytes(), &[], &mut y);
+                *spent += start.elapsed();
+                if y != expected[0].bytes() {
+                    let got = Tensor::from_bytes(expected[0].ty().clone(), y.clone()).unwrap();
+                    let i = (0..SLICE).find(|&i| got.code(i) != expected[0].code(i)).unwrap();
+                    panic!(
+                        "f32 {:#010x} to {to} on {}: {:#x}, not {:#x}",
+                        first + i,
+                        simd.name(),
+                        got.code(i),
+                        expected[0].code(i)
+                    );
+                }
+            }
+        }
+        for (simd, spent) in &spent {
+            println!("f32 to {to} on {}: all 2^32 equal, {spent:.2?} converting", simd.name());
+        }
+    }
+}
