@@ -307,7 +307,7 @@ impl Kernel for ToDoubles<'_> {
     fn run<L: Lanes>(self, _: L) {
         for (bits, slot) in self.bits.as_chunks::<4>().0.iter().zip(self.doubles.as_chunks_mut::<8>().0) {
             let x = f64::from(f32::from_le_bytes(*bits));
-            let bits = if x == x { x.to_bits() } else { u64::MAX >> 1 };
+            let bits = if x.is_nan() { u64::MAX >> 1 } else { x.to_bits() };
             slot.write_copy_of_slice(&bits.to_le_bytes());
         }
     }

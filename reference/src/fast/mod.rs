@@ -4,13 +4,13 @@
 //! the same to a processor, and tests prove that no bit differs. Nothing is shared
 //! but the codes of special values, which are asked of the definition.
 //!
-//! Every algorithm is written once, over [`Lanes`]: a register of 32-bit lanes. A
+//! Every algorithm is written once, over a register of 32-bit lanes. A
 //! source is widened to the bits of f32 lane by lane, scaled if the operation says
 //! so, and encoded. [`Simd`] picks the register at run time: AVX-512, AVX2, or
 //! arrays that the compiler vectorises for its baseline (SSE2, NEON).
 //!
 //! `unsafe` is what registers cost: the intrinsics of an instruction set may run
-//! only where it exists. A value of [`Lanes`] is the proof that it does, so unsafe
+//! only where it exists. Each register's type is the proof that it does, so unsafe
 //! code is confined to the registers' own files, the dispatch below, and output
 //! memory that is written without being zeroed first.
 

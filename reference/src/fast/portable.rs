@@ -53,9 +53,11 @@ impl Lanes for Portable {
     #[inline(always)]
     fn store<const W: usize>(self, v: [V; 4], memory: &mut Out) {
         for (v, memory) in v.into_iter().zip(memory[..4 * N * W].chunks_exact_mut(N * W)) {
-            for (x, slot) in v.into_iter().zip(memory.chunks_exact_mut(W)) {
-                slot.write_copy_of_slice(&x.to_le_bytes()[..W]);
-            }
+            match W {
+                1 => memory.write_copy_of_slice(&v.map(|x| x as u8)),
+                2 => memory.write_copy_of_slice(v.map(|x| (x as u16).to_le_bytes()).as_flattened()),
+                _ => memory.write_copy_of_slice(v.map(u32::to_le_bytes).as_flattened()),
+            };
         }
     }
 

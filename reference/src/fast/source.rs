@@ -49,7 +49,9 @@ impl Source {
     /// f32 bits of all codes, NaN of its sign. `bits` takes four bytes for each.
     pub(super) fn widen(&self, simd: Simd, width: usize, codes: &[u8], bits: &mut Out) {
         match *self {
-            Self::Bits => bits.write_copy_of_slice(codes).fill(0),
+            Self::Bits => {
+                bits.write_copy_of_slice(codes);
+            }
             Self::Upper(step) if width == 2 => simd.run(Map::<_, 2, 4>::new(step, codes, bits)),
             Self::Upper(step) => simd.run(Map::<_, 4, 4>::new(step, codes, bits)),
             Self::Fields(step) if width == 1 => simd.run(Map::<_, 1, 4>::new(step, codes, bits)),
@@ -194,10 +196,9 @@ impl Kernel for RoundToOdd<'_> {
             let nearest = x as f32;
             let back = f64::from(nearest);
             let bits = nearest.to_bits();
-            // NaN equals nothing, and is not to be stepped from.
-            let even = (back < x || back > x) && bits & 1 == 0;
+            let steps = back != x && !x.is_nan() && bits & 1 == 0;
             let step = if back.abs() > x.abs() { u32::MAX } else { 1 };
-            let odd = bits.wrapping_add(if even { step } else { 0 });
+            let odd = bits.wrapping_add(if steps { step } else { 0 });
             slot.write_copy_of_slice(&odd.to_le_bytes());
         }
     }

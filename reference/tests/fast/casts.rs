@@ -36,7 +36,7 @@ fn a_share_of_the_codes_of_16_bits_under_every_policy() {
     for from in [F16, BF16] {
         for to in up_to_32_bits() {
             for (offset, policy) in Policy::all().enumerate() {
-                let x = tensor(from, &[1 << 11], |i| (i << 5 | offset % 32) as u64);
+                let x = tensor(from, &[1 << 11], |i| ((i << 5) | (offset % 32)) as u64);
                 assert_agrees(Cast::new(from, to).with_policy(policy), &with_random(&x, &policy));
             }
         }

@@ -95,7 +95,7 @@ fn strides_repeats_and_gaps_are_followed() {
     let storage = tensor(F32, &[4000], |i| noise(i as u64) >> 32).bytes().to_vec();
     for (shape, strides) in [([50, 40], vec![80, 2]), ([50, 40], vec![1, 50]), ([50, 40], vec![0, 1])] {
         let x = Tensor::from_strided(TensorType::new(F32, shape), strides, storage.clone()).unwrap();
-        assert_agrees(Cast::new(F32, E4M3FN), &[x.clone()]);
+        assert_agrees(Cast::new(F32, E4M3FN), std::slice::from_ref(&x));
         assert_agrees(Decode { from: F32, to: F64 }, &[x]);
     }
     // Bytes beyond the last element are no input.
