@@ -1,23 +1,40 @@
 //! The reference as a backend.
 
 use crate::backend::{Backend, BackendError, Buffer, Device, Launch, Layout, Unsupported};
+use crate::fast::Simd;
 use crate::ops::Op;
 use crate::{Path, Tensor};
 use std::sync::{Mutex, PoisonError};
 
-/// The CPU reference. Its variants are `parallel` (rayon) and `definition` (one
-/// loop over the definition); they give the same bits.
+/// The CPU reference. All its variants give the same bits:
+///
+/// | variant | what runs |
+/// |---|---|
+/// | `simd` | the best of the next three for this processor |
+/// | `avx512`, `avx2`, `portable` | the fast path on that instruction set and rayon's threads |
+/// | `parallel` | the definition on rayon's threads |
+/// | `definition` | the definition in one loop |
+///
+/// Those on SIMD registers are there for operations and parameters that have a
+/// [`fast`](crate::fast) path, each on processors that have the instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
-const VARIANTS: [(&str, Path); 2] = [("parallel", Path::Parallel), ("definition", Path::Definition)];
+/// The variants of an operation, the usual one first.
+fn variants(op: &Op) -> impl Iterator<Item = (&'static str, Path)> {
+    let simd = op.has_fast_path().then(|| {
+        let forced = Simd::all().map(|simd| (simd.name(), Path::Simd(simd)));
+        [("simd", Path::Simd(Simd::best()))].into_iter().chain(forced)
+    });
+    simd.into_iter().flatten().chain([("parallel", Path::Parallel), ("definition", Path::Definition)])
+}
 
 fn path_of(op: &Op, variant: &str) -> Result<Path, BackendError> {
-    let found = VARIANTS.into_iter().find(|(name, _)| *name == variant);
+    let found = variants(op).find(|(name, _)| *name == variant);
     found.map(|(_, path)| path).ok_or_else(|| BackendError::Variant {
         op: op.name(),
         variant: variant.to_owned(),
-        known: VARIANTS.map(|(name, _)| name.to_owned()).to_vec(),
+        known: variants(op).map(|(name, _)| name.to_owned()).collect(),
     })
 }
 
@@ -44,8 +61,8 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn variants(&self, _: &Op) -> Vec<String> {
-        VARIANTS.map(|(name, _)| name.to_owned()).to_vec()
+    fn variants(&self, op: &Op) -> Vec<String> {
+        variants(op).map(|(name, _)| name.to_owned()).collect()
     }
 
     fn stepwise(&self) -> bool {

@@ -3,6 +3,7 @@
 //! - [`format`](mod@format): number formats as data, with one encoder and one decoder.
 //! - [`ops`]: what each operation means; an [`Op`](ops::Op) is a value that says
 //!   what to compute.
+//! - [`fast`]: the same conversions on SIMD registers.
 //! - [`Tensor`]: element type, shape, strides, bytes.
 //! - [`Backend`]: the trait that every implementation under test stands behind;
 //!   [`Cpu`] is the reference itself.
@@ -13,6 +14,7 @@
 pub mod backend;
 mod cpu;
 mod dtype;
+pub mod fast;
 pub mod format;
 pub mod ops;
 mod tensor;

@@ -4,8 +4,10 @@
 //! operations do.
 
 use crate::DType;
+use crate::fast::Simd;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// What is known of a tensor before its contents.
@@ -135,14 +137,16 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// Whether elements are computed one after the other or by rayon's threads. The
-/// bits are the same.
+/// How elements are computed: one after the other, by rayon's threads, or by those on
+/// SIMD registers. The bits are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// One loop in ascending order: the definition.
     Definition,
     /// Chunks on rayon's threads.
     Parallel,
+    /// The fast path on that instruction set; `Parallel` where an operation has none.
+    Simd(Simd),
 }
 
 /// A tensor on the host.
@@ -174,7 +178,9 @@ impl Tensor {
             };
             match path {
                 Path::Definition => bytes.chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk),
-                Path::Parallel => bytes.par_chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk),
+                Path::Parallel | Path::Simd(_) => {
+                    bytes.par_chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk)
+                }
             }
         }
         let mut bytes = vec![0; ty.elements()? * ty.dtype.bytes()];
@@ -293,6 +299,14 @@ impl Tensor {
     /// Where the element of a linear index lies, in elements from the start.
     fn position(&self, index: usize) -> usize {
         position(&self.ty.shape, &self.strides, index)
+    }
+
+    /// The bytes of the elements in row-major order.
+    pub(crate) fn packed(&self) -> Cow<'_, [u8]> {
+        if self.contiguous {
+            return Cow::Borrowed(&self.bytes[..self.elements * self.ty.dtype.bytes()]);
+        }
+        Cow::Owned(self.to_contiguous().bytes)
     }
 
     /// The same elements without gaps.

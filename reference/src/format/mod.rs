@@ -309,11 +309,11 @@ impl Format {
         self.exponent_bits + self.fraction_bits
     }
 
-    const fn magnitude_mask(&self) -> u64 {
+    pub(crate) const fn magnitude_mask(&self) -> u64 {
         u64::MAX >> (64 - self.magnitude_bits())
     }
 
-    const fn exponent_mask(&self) -> u64 {
+    pub(crate) const fn exponent_mask(&self) -> u64 {
         (1 << self.exponent_bits) - 1
     }
 
@@ -326,7 +326,7 @@ impl Format {
         code >> self.low_padding & self.magnitude_mask()
     }
 
-    const fn max_magnitude(&self) -> u64 {
+    pub(crate) const fn max_magnitude(&self) -> u64 {
         match self.specials {
             Specials::Ieee => ((self.exponent_mask() - 1) << self.fraction_bits) | self.fraction_mask(),
             Specials::NanAllOnes => self.magnitude_mask() - 1,

@@ -8,6 +8,7 @@
 
 use super::encoding::{Granularity, check_f32_source, f32_at};
 use super::{Inputs, Operation, SignatureError};
+use crate::fast::Magnitude;
 use crate::format::{F32, Format};
 use crate::{Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
@@ -40,6 +41,10 @@ pub enum AbsmaxNan {
 }
 
 impl Absmax {
+    fn fast_magnitude(&self) -> Option<Magnitude> {
+        Magnitude::new(self.from, self.nan)
+    }
+
     /// Magnitude of an element as f32 bits, which order as the numbers do, NaN last.
     fn magnitude(&self, x: &Tensor, i: usize) -> u32 {
         let magnitude = f32_at(x, self.from, i).abs();
@@ -69,15 +74,29 @@ impl Operation for Absmax {
         let shape = self.granularity.groups(x.shape());
         let groups = shape.iter().product::<usize>();
         let extent = x.len().checked_div(groups).unwrap_or(0);
-        let y = Tensor::from_fn(TensorType::new(F32, shape), path, |group| {
+        let ty = TensorType::new(F32, shape);
+        if let (Path::Simd(simd), Some(magnitude)) = (path, self.fast_magnitude()) {
+            let (codes, width) = (x.packed(), x.dtype().bytes() * extent);
+            let y = Tensor::from_fn(ty, path, |group| {
+                magnitude.of(simd, &codes[group * width..][..width]).into()
+            })?;
+            return Ok(vec![y]);
+        }
+        let y = Tensor::from_fn(ty, path, |group| {
             let elements = group * extent..(group + 1) * extent;
             let max = match path {
                 Path::Definition => elements.map(|i| self.magnitude(x, i)).max(),
-                Path::Parallel => elements.into_par_iter().map(|i| self.magnitude(x, i)).max(),
+                Path::Parallel | Path::Simd(_) => {
+                    elements.into_par_iter().map(|i| self.magnitude(x, i)).max()
+                }
             };
             max.unwrap_or(0).into()
         })?;
         Ok(vec![y])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.fast_magnitude().is_some()
     }
 
     fn sources(&self, _: &[Tensor], _: usize, _: usize) -> Vec<(usize, usize)> {

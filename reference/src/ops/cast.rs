@@ -4,8 +4,9 @@
 //! Inputs `x` of format `from` and any shape; with stochastic rounding also
 //! `random`, u32 of the same shape. Output: codes of format `to`, same shape.
 
-use super::encoding::{check_random, encoding_parameters, random_bits};
+use super::encoding::{check_random, converted, encoding_parameters, random_bits};
 use super::{Inputs, Operation, SignatureError};
+use crate::fast::Conversion;
 use crate::{Path, Tensor, TensorError, TensorType};
 
 encoding_parameters! {
@@ -26,6 +27,12 @@ encoding_parameters! {
     }
 }
 
+impl Cast {
+    fn conversion(&self) -> Option<Conversion> {
+        Conversion::cast(self.from, self.to, &self.policy())
+    }
+}
+
 impl Operation for Cast {
     const INPUTS: &'static [&'static str] = &["x", "random"];
 
@@ -37,10 +44,18 @@ impl Operation for Cast {
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let (x, policy) = (&inputs[0], self.policy());
-        let y = Tensor::from_fn(TensorType::new(self.to, x.shape()), path, |i| {
+        let ty = TensorType::new(self.to, x.shape());
+        if let (Path::Simd(simd), Some(conversion)) = (path, self.conversion()) {
+            return Ok(vec![converted(&conversion, simd, inputs, None, ty)?]);
+        }
+        let y = Tensor::from_fn(ty, path, |i| {
             self.to.encode(self.from.decode(x.code(i)), &policy, random_bits(inputs, &policy, i))
         })?;
         Ok(vec![y])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.conversion().is_some()
     }
 
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {

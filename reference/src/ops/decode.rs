@@ -4,7 +4,9 @@
 //! value; otherwise rounded once to nearest even, an overflow to infinity. NaN
 //! becomes the canonical NaN of `to`; infinities and the sign of zero are kept.
 
+use super::encoding::converted;
 use super::{Inputs, Operation, SignatureError};
+use crate::fast::Conversion;
 use crate::format::{BF16, F16, F32, F64, Format, Policy};
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
@@ -18,6 +20,12 @@ pub struct Decode {
     pub from: Format,
     /// Format of the result: f16, bf16, f32 or f64.
     pub to: Format,
+}
+
+impl Decode {
+    fn conversion(&self) -> Option<Conversion> {
+        Conversion::decode(self.from, self.to)
+    }
 }
 
 impl Operation for Decode {
@@ -36,10 +44,16 @@ impl Operation for Decode {
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let x = &inputs[0];
-        let y = Tensor::from_fn(TensorType::new(self.to, x.shape()), path, |i| {
-            self.to.encode(self.from.decode(x.code(i)), &Policy::IEEE, 0)
-        })?;
+        let ty = TensorType::new(self.to, x.shape());
+        if let (Path::Simd(simd), Some(conversion)) = (path, self.conversion()) {
+            return Ok(vec![converted(&conversion, simd, inputs, None, ty)?]);
+        }
+        let y = Tensor::from_fn(ty, path, |i| self.to.encode(self.from.decode(x.code(i)), &Policy::IEEE, 0))?;
         Ok(vec![y])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.conversion().is_some()
     }
 
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {

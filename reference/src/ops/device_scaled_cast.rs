@@ -17,10 +17,11 @@
 //! rounding. Outputs: codes, and `dequant` of the shape of `a`, NaN canonical.
 
 use super::encoding::{
-    Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at, f32_bits,
-    random_bits, scaled_sources,
+    Granularity, ScaleOp, arithmetic, check_f32_source, check_random, converted, encoding_parameters, f32_at,
+    f32_bits, random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
+use crate::fast::{Conversion, Scale};
 use crate::format::F32;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
@@ -82,6 +83,26 @@ impl DeviceScaledCast {
         (clamp(q), if invert { 1.0 / clamp(q) } else { a / max })
     }
 
+    fn conversion(&self) -> Option<Conversion> {
+        Conversion::scaled(self.from, self.to, &self.policy())
+    }
+
+    /// What each element is multiplied by, or divided, for an absmax.
+    fn factor(&self, a: f32) -> f32 {
+        let (q, dequant) = self.factors(a);
+        match self.scale_op {
+            ScaleOp::Multiply => q,
+            ScaleOp::Divide => dequant,
+            ScaleOp::Reciprocal => clamp(1.0 / dequant),
+        }
+    }
+
+    fn scale(&self, inputs: &[Tensor]) -> Scale {
+        let factors = inputs[1].codes().map(|a| self.factor(f32::from_bits(a as u32))).collect();
+        let divide = self.scale_op == ScaleOp::Divide;
+        Scale { divide, factors, extent: self.granularity.extent(inputs[0].shape()) }
+    }
+
     fn scaled(&self, inputs: &[Tensor], i: usize) -> f32 {
         let a = f32_at(&inputs[1], F32, self.granularity.scale_index(inputs[0].shape(), i));
         let (q, dequant) = self.factors(a);
@@ -117,13 +138,23 @@ impl Operation for DeviceScaledCast {
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let policy = self.policy();
-        let codes = Tensor::from_fn(TensorType::new(self.to, inputs[0].shape()), path, |i| {
-            self.to.encode(arithmetic(self.scaled(inputs, i)), &policy, random_bits(inputs, &policy, i))
-        })?;
+        let ty = TensorType::new(self.to, inputs[0].shape());
+        let codes = match (path, self.conversion()) {
+            (Path::Simd(simd), Some(conversion)) => {
+                converted(&conversion, simd, inputs, Some(&self.scale(inputs)), ty)?
+            }
+            _ => Tensor::from_fn(ty, path, |i| {
+                self.to.encode(arithmetic(self.scaled(inputs, i)), &policy, random_bits(inputs, &policy, i))
+            })?,
+        };
         let dequant = Tensor::from_fn(inputs[1].ty().clone(), path, |i| {
             f32_bits(self.factors(f32_at(&inputs[1], F32, i)).1)
         })?;
         Ok(vec![codes, dequant])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.conversion().is_some()
     }
 
     fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {

@@ -2,10 +2,12 @@
 //! input of random bits, and scales per tensor, row or block.
 
 use super::signature::{Inputs, SignatureError};
+use crate::fast::{Conversion, Scale, Simd};
 use crate::format::{F32, F64, Format, Policy, Rounding, Value};
-use crate::{DType, Tensor};
+use crate::{DType, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Declares the parameters of an operation that encodes: the formats, its own fields, and
 /// those of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
@@ -152,6 +154,15 @@ impl Granularity {
         }
     }
 
+    /// How many consecutive elements of a tensor of that shape share a scale.
+    pub(super) fn extent(self, shape: &[usize]) -> usize {
+        match self {
+            Self::Tensor => shape.iter().product(),
+            Self::Row => shape[1],
+            Self::Block(n) => n,
+        }
+    }
+
     /// Which scale element `i` of a tensor of that shape has.
     #[inline]
     #[must_use]
@@ -177,6 +188,22 @@ pub(super) fn scaled_sources(
     [(0, index), (1, scale)].into_iter().chain(random).collect()
 }
 
+/// The outcome of a fast path as a tensor: the first input, scaled if a scale is given.
+pub(super) fn converted(
+    conversion: &Conversion,
+    simd: Simd,
+    inputs: &[Tensor],
+    scale: Option<&Scale>,
+    ty: TensorType,
+) -> Result<Tensor, TensorError> {
+    let random = match inputs.last() {
+        Some(random) if random.dtype() == DType::U32 => random.packed(),
+        _ => Cow::default(),
+    };
+    let bytes = conversion.converted(simd, &inputs[0].packed(), scale, &random);
+    Tensor::from_bytes(ty, bytes)
+}
+
 /// How a scale is applied: three operations that round differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -199,6 +226,18 @@ impl ScaleOp {
             Self::Divide => x / s,
             Self::Reciprocal => x * (1.0 / s),
         }
+    }
+}
+
+impl ScaleOp {
+    /// The scales of a tensor as a fast path takes them.
+    pub(super) fn scale(self, granularity: Granularity, x: &Tensor, s: &Tensor) -> Scale {
+        let factors = s.codes().map(|code| f32::from_bits(code as u32));
+        let factors = match self {
+            Self::Multiply | Self::Divide => factors.collect(),
+            Self::Reciprocal => factors.map(|s| 1.0 / s).collect(),
+        };
+        Scale { divide: self == Self::Divide, factors, extent: granularity.extent(x.shape()) }
     }
 }
 

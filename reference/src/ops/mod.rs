@@ -39,6 +39,11 @@ pub trait Operation {
     /// The outputs. Called with inputs that fit the signature.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
 
+    /// Whether [`Path::Simd`] is a path of its own.
+    fn has_fast_path(&self) -> bool {
+        false
+    }
+
     /// The value that the definition rounds to give element `index` of an
     /// output, where that value is a number of its own (`x` for a cast).
     fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {
@@ -92,6 +97,12 @@ macro_rules! operations {
                 let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
                 self.signature(&types)?;
                 Ok(match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }?)
+            }
+
+            /// See [`Operation::has_fast_path`].
+            #[must_use]
+            pub fn has_fast_path(&self) -> bool {
+                match self { $(Self::$Type(op) => op.has_fast_path(),)* }
             }
 
             /// See [`Operation::exact`].

@@ -6,10 +6,11 @@
 //! encoding is positive, whatever its source.
 
 use super::encoding::{
-    Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at,
+    Granularity, ScaleOp, arithmetic, check_f32_source, check_random, converted, encoding_parameters, f32_at,
     random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
+use crate::fast::Conversion;
 use crate::format::F32;
 use crate::{Path, Tensor, TensorError, TensorType};
 
@@ -28,6 +29,10 @@ encoding_parameters! {
 }
 
 impl ScaledCast {
+    fn conversion(&self) -> Option<Conversion> {
+        Conversion::scaled(self.from, self.to, &self.policy())
+    }
+
     fn scaled(&self, inputs: &[Tensor], i: usize) -> f32 {
         let scale = f32_at(&inputs[1], F32, self.granularity.scale_index(inputs[0].shape(), i));
         self.scale_op.apply(f32_at(&inputs[0], self.from, i), scale)
@@ -47,10 +52,19 @@ impl Operation for ScaledCast {
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let policy = self.policy();
-        let y = Tensor::from_fn(TensorType::new(self.to, inputs[0].shape()), path, |i| {
+        let ty = TensorType::new(self.to, inputs[0].shape());
+        if let (Path::Simd(simd), Some(conversion)) = (path, self.conversion()) {
+            let scale = self.scale_op.scale(self.granularity, &inputs[0], &inputs[1]);
+            return Ok(vec![converted(&conversion, simd, inputs, Some(&scale), ty)?]);
+        }
+        let y = Tensor::from_fn(ty, path, |i| {
             self.to.encode(arithmetic(self.scaled(inputs, i)), &policy, random_bits(inputs, &policy, i))
         })?;
         Ok(vec![y])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.conversion().is_some()
     }
 
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {

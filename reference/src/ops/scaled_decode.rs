@@ -3,8 +3,9 @@
 //! `y[i] = f32(f32(x[i]) * s)`, NaN canonical. Inputs: codes `x` of format `from`,
 //! `s` (f32; shape by `granularity`). Output: f32 of the shape of `x`.
 
-use super::encoding::{Granularity, check_f32_source, f32_at, f32_bits, scaled_sources};
+use super::encoding::{Granularity, ScaleOp, check_f32_source, converted, f32_at, f32_bits, scaled_sources};
 use super::{Inputs, Operation, SignatureError};
+use crate::fast::Conversion;
 use crate::format::{F32, Format};
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
@@ -22,6 +23,10 @@ pub struct ScaledDecode {
 }
 
 impl ScaledDecode {
+    fn conversion(&self) -> Option<Conversion> {
+        Conversion::decode(self.from, F32)
+    }
+
     fn scale_index(&self, inputs: &[Tensor], i: usize) -> usize {
         self.granularity.scale_index(inputs[0].shape(), i)
     }
@@ -39,10 +44,19 @@ impl Operation for ScaledDecode {
     }
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
-        let y = Tensor::from_fn(TensorType::new(F32, inputs[0].shape()), path, |i| {
+        let ty = TensorType::new(F32, inputs[0].shape());
+        if let (Path::Simd(simd), Some(conversion)) = (path, self.conversion()) {
+            let scale = ScaleOp::Multiply.scale(self.granularity, &inputs[0], &inputs[1]);
+            return Ok(vec![converted(&conversion, simd, inputs, Some(&scale), ty)?]);
+        }
+        let y = Tensor::from_fn(ty, path, |i| {
             f32_bits(f32_at(&inputs[0], self.from, i) * f32_at(&inputs[1], F32, self.scale_index(inputs, i)))
         })?;
         Ok(vec![y])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.conversion().is_some()
     }
 
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {

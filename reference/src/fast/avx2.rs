@@ -1,0 +1,135 @@
+//! AVX2: eight lanes.
+#![allow(unsafe_code)] // Intrinsics; several times the speed of the portable arrays.
+
+use super::Kernel;
+use super::lanes::{Lanes, Out};
+use std::arch::x86_64::*;
+
+const N: usize = 8;
+
+/// Proof that the processor has AVX2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Avx2(());
+
+impl Avx2 {
+    pub(super) fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+}
+
+/// Runs a kernel compiled for AVX2.
+pub(super) fn run<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
+    #[target_feature(enable = "avx2")]
+    fn compiled<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
+        kernel.run(lanes)
+    }
+    // SAFETY: an `Avx2` exists only where `detect` found the feature.
+    unsafe { compiled(lanes, kernel) }
+}
+
+/// A register-to-register intrinsic.
+macro_rules! op {
+    ($name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $body:expr) => {
+        #[inline(always)]
+        fn $name(self, $($argument: $Type),*) -> $Result {
+            // SAFETY: `self` exists only where the processor has AVX2.
+            unsafe { $body }
+        }
+    };
+}
+
+impl Lanes for Avx2 {
+    type V = __m256i;
+    /// All ones in a lane for true.
+    type M = __m256i;
+    const N: usize = N;
+
+    #[inline(always)]
+    fn load<const W: usize>(self, memory: &[u8]) -> __m256i {
+        let memory = memory[..N * W].as_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 8 * W bytes that are read, by
+        // instructions that need no alignment.
+        unsafe {
+            match W {
+                1 => _mm256_cvtepu8_epi32(_mm_loadl_epi64(memory.cast())),
+                2 => _mm256_cvtepu16_epi32(_mm_loadu_si128(memory.cast())),
+                _ => _mm256_loadu_si256(memory.cast()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn store<const W: usize>(self, v: [__m256i; 4], memory: &mut Out) {
+        let memory = memory[..4 * N * W].as_mut_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 32 * W bytes that are written,
+        // by instructions that need no alignment.
+        unsafe {
+            match W {
+                1 => {
+                    // Packing works within each half of a register: dword j of half i of the
+                    // result holds numbers of half i of v[j].
+                    let pairs = (_mm256_packus_epi32(v[0], v[1]), _mm256_packus_epi32(v[2], v[3]));
+                    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+                    let bytes = _mm256_packus_epi16(pairs.0, pairs.1);
+                    _mm256_storeu_si256(memory.cast(), _mm256_permutevar8x32_epi32(bytes, order));
+                }
+                2 => {
+                    for half in 0..2 {
+                        let words = _mm256_packus_epi32(v[2 * half], v[2 * half + 1]);
+                        let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
+                        _mm256_storeu_si256(memory.add(32 * half).cast(), words);
+                    }
+                }
+                _ => {
+                    for (i, v) in v.into_iter().enumerate() {
+                        _mm256_storeu_si256(memory.add(32 * i).cast(), v);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn stream(self, from: &[u8], to: &mut Out) {
+        assert_eq!(from.len(), to.len());
+        let (head, rest) = to.split_at_mut(to.as_ptr().align_offset(64).min(to.len()));
+        let (lines, tail) = rest.split_at_mut(rest.len() / 64 * 64);
+        let (from_head, from_rest) = from.split_at(head.len());
+        let (from_lines, from_tail) = from_rest.split_at(lines.len());
+        head.write_copy_of_slice(from_head);
+        tail.write_copy_of_slice(from_tail);
+        for (half, from) in lines.chunks_exact_mut(32).zip(from_lines.chunks_exact(32)) {
+            // SAFETY: `self` proves the feature; both chunks hold 32 bytes and `half`, after
+            // `head`, begins at a multiple of 32.
+            unsafe {
+                _mm256_stream_si256(half.as_mut_ptr().cast(), _mm256_loadu_si256(from.as_ptr().cast()));
+            }
+        }
+    }
+
+    op!(fence() -> () = _mm_sfence());
+    op!(splat(x: u32) -> __m256i = _mm256_set1_epi32(x as i32));
+    op!(add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b));
+    op!(sub(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b));
+    op!(and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b));
+    op!(or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b));
+    op!(min(a: __m256i, b: __m256i) -> __m256i = _mm256_min_epu32(a, b));
+    op!(max(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b));
+    // Variable shifts by a constant register take one step, shifts by a scalar two.
+    op!(shl(a: __m256i, count: u32) -> __m256i = _mm256_sllv_epi32(a, _mm256_set1_epi32(count as i32)));
+    op!(shr(a: __m256i, count: u32) -> __m256i = _mm256_srlv_epi32(a, _mm256_set1_epi32(count as i32)));
+    op!(shl_each(a: __m256i, counts: __m256i) -> __m256i = _mm256_sllv_epi32(a, counts));
+    op!(shr_each(a: __m256i, counts: __m256i) -> __m256i = _mm256_srlv_epi32(a, counts));
+    op!(lt(a: __m256i, b: __m256i) -> __m256i = _mm256_cmpgt_epi32(b, a));
+    op!(eq(a: __m256i, b: __m256i) -> __m256i = _mm256_cmpeq_epi32(a, b));
+    op!(top_bit(a: __m256i) -> __m256i = _mm256_srai_epi32::<31>(a));
+    op!(select(a: __m256i, yes: __m256i, no: __m256i) -> __m256i = _mm256_blendv_epi8(no, yes, a));
+    op!(fadd(a: __m256i, b: __m256i) -> __m256i =
+        _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
+    op!(fsub(a: __m256i, b: __m256i) -> __m256i =
+        _mm256_castps_si256(_mm256_sub_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
+    op!(fmul(a: __m256i, b: __m256i) -> __m256i =
+        _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
+    op!(fdiv(a: __m256i, b: __m256i) -> __m256i =
+        _mm256_castps_si256(_mm256_div_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
+}

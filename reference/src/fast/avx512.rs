@@ -1,0 +1,139 @@
+//! AVX-512: sixteen lanes.
+#![allow(unsafe_code)] // Intrinsics; several times the speed of the portable arrays.
+
+use super::Kernel;
+use super::lanes::{Lanes, Out};
+use std::arch::x86_64::*;
+
+const N: usize = 16;
+
+/// Proof that the processor has AVX-512 F, BW, DQ and VL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        has.then_some(Self(()))
+    }
+}
+
+/// Runs a kernel compiled for AVX-512.
+pub(super) fn run<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn compiled<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
+        kernel.run(lanes)
+    }
+    // SAFETY: an `Avx512` exists only where `detect` found these features.
+    unsafe { compiled(lanes, kernel) }
+}
+
+/// A register-to-register intrinsic.
+macro_rules! op {
+    ($name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $body:expr) => {
+        #[inline(always)]
+        fn $name(self, $($argument: $Type),*) -> $Result {
+            // SAFETY: `self` exists only where the processor has AVX-512 F, BW, DQ and VL.
+            unsafe { $body }
+        }
+    };
+}
+
+impl Lanes for Avx512 {
+    type V = __m512i;
+    type M = __mmask16;
+    const N: usize = N;
+
+    #[inline(always)]
+    fn load<const W: usize>(self, memory: &[u8]) -> __m512i {
+        let memory = memory[..N * W].as_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 16 * W bytes that are read,
+        // by instructions that need no alignment.
+        unsafe {
+            match W {
+                1 => _mm512_cvtepu8_epi32(_mm_loadu_si128(memory.cast())),
+                2 => _mm512_cvtepu16_epi32(_mm256_loadu_si256(memory.cast())),
+                _ => _mm512_loadu_si512(memory.cast()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn store<const W: usize>(self, v: [__m512i; 4], memory: &mut Out) {
+        let memory = memory[..4 * N * W].as_mut_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 64 * W bytes that are written,
+        // by instructions that need no alignment.
+        unsafe {
+            match W {
+                1 => {
+                    // Packing works within each quarter of a register: dword j of quarter i of
+                    // the result holds numbers of quarter i of v[j].
+                    let pairs = (_mm512_packus_epi32(v[0], v[1]), _mm512_packus_epi32(v[2], v[3]));
+                    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+                    let bytes = _mm512_packus_epi16(pairs.0, pairs.1);
+                    _mm512_storeu_si512(memory.cast(), _mm512_permutexvar_epi32(order, bytes));
+                }
+                2 => {
+                    let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+                    for half in 0..2 {
+                        let words = _mm512_packus_epi32(v[2 * half], v[2 * half + 1]);
+                        let words = _mm512_permutexvar_epi64(order, words);
+                        _mm512_storeu_si512(memory.add(64 * half).cast(), words);
+                    }
+                }
+                _ => {
+                    for (i, v) in v.into_iter().enumerate() {
+                        _mm512_storeu_si512(memory.add(64 * i).cast(), v);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn stream(self, from: &[u8], to: &mut Out) {
+        assert_eq!(from.len(), to.len());
+        let (head, rest) = to.split_at_mut(to.as_ptr().align_offset(64).min(to.len()));
+        let (lines, tail) = rest.split_at_mut(rest.len() / 64 * 64);
+        let (from_head, from_rest) = from.split_at(head.len());
+        let (from_lines, from_tail) = from_rest.split_at(lines.len());
+        head.write_copy_of_slice(from_head);
+        tail.write_copy_of_slice(from_tail);
+        for (line, from) in lines.chunks_exact_mut(64).zip(from_lines.chunks_exact(64)) {
+            // SAFETY: `self` proves the features; both chunks hold 64 bytes and `line`, after
+            // `head`, begins at a multiple of 64.
+            unsafe {
+                _mm512_stream_si512(line.as_mut_ptr().cast(), _mm512_loadu_si512(from.as_ptr().cast()));
+            }
+        }
+    }
+
+    op!(fence() -> () = _mm_sfence());
+    op!(splat(x: u32) -> __m512i = _mm512_set1_epi32(x as i32));
+    op!(add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b));
+    op!(sub(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b));
+    op!(and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b));
+    op!(or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b));
+    op!(min(a: __m512i, b: __m512i) -> __m512i = _mm512_min_epu32(a, b));
+    op!(max(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epu32(a, b));
+    // Variable shifts by a constant register take one step, shifts by a scalar two.
+    op!(shl(a: __m512i, count: u32) -> __m512i = _mm512_sllv_epi32(a, _mm512_set1_epi32(count as i32)));
+    op!(shr(a: __m512i, count: u32) -> __m512i = _mm512_srlv_epi32(a, _mm512_set1_epi32(count as i32)));
+    op!(shl_each(a: __m512i, counts: __m512i) -> __m512i = _mm512_sllv_epi32(a, counts));
+    op!(shr_each(a: __m512i, counts: __m512i) -> __m512i = _mm512_srlv_epi32(a, counts));
+    op!(lt(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmplt_epi32_mask(a, b));
+    op!(eq(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmpeq_epi32_mask(a, b));
+    op!(top_bit(a: __m512i) -> __mmask16 = _mm512_movepi32_mask(a));
+    op!(select(a: __mmask16, yes: __m512i, no: __m512i) -> __m512i = _mm512_mask_blend_epi32(a, no, yes));
+    op!(fadd(a: __m512i, b: __m512i) -> __m512i =
+        _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
+    op!(fsub(a: __m512i, b: __m512i) -> __m512i =
+        _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
+    op!(fmul(a: __m512i, b: __m512i) -> __m512i =
+        _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
+    op!(fdiv(a: __m512i, b: __m512i) -> __m512i =
+        _mm512_castps_si512(_mm512_div_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
+}

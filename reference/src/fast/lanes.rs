@@ -1,0 +1,73 @@
+//! What an algorithm may do with a register.
+
+use std::fmt::Debug;
+use std::mem::MaybeUninit;
+
+/// Memory to be written, as bytes.
+pub(super) type Out = [MaybeUninit<u8>];
+
+/// An instruction set as a value: whoever holds one may use it.
+///
+/// Lanes are `u32`; the floating-point operations take them as the bits of an f32
+/// and round to nearest even.
+pub(super) trait Lanes: Copy + Debug {
+    /// A register of [`Lanes::N`] lanes.
+    type V: Copy;
+    /// A truth value for each lane.
+    type M: Copy;
+    /// Lanes of a register.
+    const N: usize;
+
+    /// The same number in every lane.
+    fn splat(self, x: u32) -> Self::V;
+
+    /// `N` little-endian numbers of `W` bytes (1, 2 or 4) from the start of
+    /// `memory`.
+    fn load<const W: usize>(self, memory: &[u8]) -> Self::V;
+    /// Four registers of numbers that fit `W` bytes, to the start of `memory`.
+    fn store<const W: usize>(self, v: [Self::V; 4], memory: &mut Out);
+    /// Copies past the caches where the instruction set can; `to` should begin at
+    /// a multiple of 64 bytes. [`Lanes::fence`] makes it visible to other threads.
+    fn stream(self, from: &[u8], to: &mut Out);
+    /// Orders what was streamed before all that follows.
+    fn fence(self);
+
+    /// `a + b`, wrapping.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`, wrapping.
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a & b`.
+    fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a | b`.
+    fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The larger.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a << count`, the same count (below 32) in every lane.
+    fn shl(self, a: Self::V, count: u32) -> Self::V;
+    /// `a >> count`, the same count (below 32) in every lane.
+    fn shr(self, a: Self::V, count: u32) -> Self::V;
+    /// `a << counts`; 0 for counts of 32 or more.
+    fn shl_each(self, a: Self::V, counts: Self::V) -> Self::V;
+    /// `a >> counts`; 0 for counts of 32 or more.
+    fn shr_each(self, a: Self::V, counts: Self::V) -> Self::V;
+
+    /// `a < b`, for numbers below 2^31.
+    fn lt(self, a: Self::V, b: Self::V) -> Self::M;
+    /// `a == b`.
+    fn eq(self, a: Self::V, b: Self::V) -> Self::M;
+    /// Whether the top bit is set.
+    fn top_bit(self, a: Self::V) -> Self::M;
+    /// `a ? yes : no`.
+    fn select(self, a: Self::M, yes: Self::V, no: Self::V) -> Self::V;
+
+    /// `a + b` of f32.
+    fn fadd(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b` of f32.
+    fn fsub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b` of f32.
+    fn fmul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a / b` of f32.
+    fn fdiv(self, a: Self::V, b: Self::V) -> Self::V;
+}
