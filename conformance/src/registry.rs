@@ -3,10 +3,9 @@
 //! the same. Nothing is computed until a trial runs.
 
 use crate::adapter::Playback;
-use crate::case::{Against, NanJudge};
-use crate::judge::{Context, judge};
+use crate::attempt::attempt;
+use crate::case::Against;
 use crate::load::load;
-use crate::memory::{Execution, execute};
 use crate::replay::Replay;
 use crate::setup::{Selection, SetupError, Subject, fixtures, subjects};
 use crate::source::Case;
@@ -14,7 +13,6 @@ use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
 use plumbline_reference::backend::Device;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -141,15 +139,18 @@ fn judges_itself(case: &Case, subject: &Subject, variant: &str) -> bool {
     }
 }
 
+/// What names of regressions begin with.
+pub(crate) const REGRESSIONS: &str = "regressions";
+
 type CasesAndWaivers = (Vec<Case>, Vec<Arc<Waiver>>);
 
 /// The project's own cases, regressions and waivers.
 fn built_in(fixtures: &Path, subjects: &[Subject]) -> Result<CasesAndWaivers, SetupError> {
     let mut cases = load(&fixtures.join("cases"))?;
-    let regressions = fixtures.join("regressions");
+    let regressions = fixtures.join(REGRESSIONS);
     if has_cases(&regressions) {
         for mut case in load(&regressions)? {
-            case.name = format!("regressions/{}", case.name);
+            case.name = format!("{REGRESSIONS}/{}", case.name);
             cases.push(case);
         }
     }
@@ -228,35 +229,10 @@ impl Trial {
                 return;
             }
         };
-        // A foreign backend may panic; that is its verdict, not the end of the run.
-        let run = AssertUnwindSafe(|| execute(&*self.subject.backend, op, &self.variant, &built.inputs));
-        let Execution { outputs, faults } = match catch_unwind(run) {
-            Ok(Ok(execution)) => execution,
-            Ok(Err(error)) => {
-                verdict.outcome = Outcome::Crashed;
-                verdict.message = Some(error.to_string());
-                return;
-            }
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-                verdict.outcome = Outcome::Crashed;
-                verdict.message = Some(format!("panicked: {text}"));
-                return;
-            }
-        };
-        if outputs.len() != built.expected.len() {
-            verdict.outcome = Outcome::Fail;
-            verdict.message = Some(format!("{} outputs, expected {}", outputs.len(), built.expected.len()));
-            return;
-        }
-        let nan = if self.subject.own { NanJudge::Bits } else { NanJudge::Class };
-        let context = Context { op, inputs: &built.inputs, nan };
-        let pairs = built.expected.iter().zip(&outputs).enumerate();
-        verdict.outputs = pairs.map(|(i, (expected, actual))| judge(context, i, expected, actual)).collect();
-        verdict.memory = faults;
-        if !verdict.memory.is_empty() || verdict.outputs.iter().any(|output| !output.ok) {
-            verdict.outcome = Outcome::Fail;
-        }
+        let attempt = attempt(&self.subject, op, &self.variant, &built);
+        verdict.outcome = attempt.outcome;
+        verdict.outputs = attempt.outputs;
+        verdict.memory = attempt.memory;
+        verdict.message = attempt.message;
     }
 }
