@@ -11,7 +11,9 @@ use crate::waiver;
 use anyhow::Context;
 use plumbline_reference::ops::Op;
 use std::collections::BTreeSet;
+use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Options of `fuzz`.
@@ -72,6 +74,7 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
         return Ok(0);
     }
 
+    report_each_panic_once();
     let start = Instant::now();
     let mut searches: Vec<_> = targets.targets.iter().map(|target| target.search(args.seed)).collect();
     let folder = args.regressions.clone().unwrap_or_else(|| fixtures.join(REGRESSIONS));
@@ -86,6 +89,17 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     })?;
     super::print(&summary(args, &searches, &targets, found, start.elapsed()))?;
     Ok(u8::from(found > 0))
+}
+
+/// A backend that panics does so again at every step of shrinking.
+fn report_each_panic_once() {
+    let (usual, seen) = (panic::take_hook(), Mutex::new(BTreeSet::new()));
+    panic::set_hook(Box::new(move |info| {
+        let place = info.location().map(ToString::to_string);
+        if seen.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
+            usual(info);
+        }
+    }));
 }
 
 /// The options of a run of cases that stand for these.

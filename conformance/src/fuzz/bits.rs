@@ -40,6 +40,8 @@ pub(super) struct Pool {
     from: Format,
     /// Codes of the class `edges`.
     edges: Vec<u64>,
+    /// Zeros, infinities, NaNs, largest and smallest values.
+    specials: Vec<u64>,
     /// Midpoints of the target.
     midpoints: Vec<f64>,
 }
@@ -47,11 +49,12 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(from: Format, to: Option<Format>, seed: u64) -> Self {
         let midpoints = to.map_or_else(Vec::new, |to| sampled_midpoints(to, seed));
-        Self { from, edges: sampled_edges(from, to, seed), midpoints }
+        Self { from, edges: sampled_edges(from, to, seed), specials: specials(from, to), midpoints }
     }
 
     /// An element: mostly an edge; where it will be scaled, as often a midpoint of the
-    /// target as it looks before; sometimes an edge with one bit flipped, or any bits.
+    /// target as it looks before; sometimes a special value, an edge with one bit flipped,
+    /// or any bits.
     pub(super) fn element(&self, random: &mut Random, unit: Option<f64>) -> u64 {
         let any = random.word() & self.from.code_mask();
         match (random.below(10), unit) {
@@ -61,6 +64,7 @@ impl Pool {
                 let bit = self.from.code_at(1 << random.below(self.from.code_bits() as usize));
                 random.pick(&self.edges).map_or(any, |edge| edge ^ bit)
             }
+            (7, _) => random.pick(&self.specials).unwrap_or(any),
             _ => random.pick(&self.edges).unwrap_or(any),
         }
     }
@@ -77,6 +81,17 @@ impl Pool {
     pub(super) fn finite(&self, code: u64) -> u64 {
         if matches!(self.from.decode(code), Value::Finite { .. }) { code } else { 0 }
     }
+}
+
+fn specials(from: Format, to: Option<Format>) -> Vec<u64> {
+    let magnitudes = [0, from.min_positive(), from.min_normal(), from.max_finite()];
+    let of_target = to.into_iter().flat_map(|to| {
+        [to.min_positive(), to.min_normal(), to.max_finite()]
+            .map(|code| from.encode(to.decode(code), &Policy::default(), 0))
+    });
+    let rest = [from.infinity(), from.canonical_nan()].into_iter().flatten();
+    let positive = magnitudes.into_iter().chain(of_target).chain(rest);
+    positive.flat_map(|code| [code, code | from.sign_bit()]).collect()
 }
 
 /// A code of `format` at most two from the one nearest to `value`.

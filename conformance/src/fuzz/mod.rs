@@ -15,6 +15,8 @@ mod shape;
 mod shrink;
 mod strategy;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use regression::{Regression, RegressionError, record};
 pub use sample::Sample;

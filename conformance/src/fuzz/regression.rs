@@ -147,10 +147,14 @@ fn name(sample: &Sample, op: &str, inputs: &[Tensor]) -> String {
 /// What the backend did.
 fn about(target: &Target, sample: &Sample) -> String {
     let what = target.attempt(sample).and_then(|attempt| {
-        let worst = attempt.outputs.iter().find_map(|output| output.worst.clone());
+        let several = attempt.outputs.len() > 1;
+        let worst = attempt.outputs.iter().find_map(|output| {
+            let which = if several { format!("output {}, ", output.output) } else { String::new() };
+            output.worst.as_ref().map(|worst| which + &describe(worst))
+        });
         let shape = attempt.outputs.iter().find_map(|output| output.shape.clone());
         let memory = attempt.memory.first().map(ToString::to_string);
-        worst.map(|worst: Element| describe(&worst)).or(shape).or(memory).or(attempt.message)
+        worst.or(shape).or(memory).or(attempt.message)
     });
     let variant = format!("{}/{}", target.subject().backend.name(), target.variant());
     format!("found by fuzzing {variant}: {}", what.unwrap_or_else(|| "it failed".to_owned()))

@@ -20,6 +20,28 @@ pub(super) struct Shrinking<'a> {
     progress: bool,
 }
 
+/// Most samples that shrinking tries.
+const MAX_TRIES: usize = 20_000;
+
+/// The simplest sample that fails, from the tree of one that does.
+pub(super) fn shrink(mut tree: impl ValueTree<Value = Sample>, fails: impl Fn(&Sample) -> bool) -> Sample {
+    let mut simplest = tree.current();
+    let mut more = tree.simplify();
+    for _ in 0..MAX_TRIES {
+        if !more {
+            break;
+        }
+        let candidate = tree.current();
+        more = if fails(&candidate) {
+            simplest = candidate;
+            tree.simplify()
+        } else {
+            tree.complicate()
+        };
+    }
+    simplest
+}
+
 /// A way to make a sample simpler.
 #[derive(Clone, Debug, PartialEq)]
 enum Edit {

@@ -2,6 +2,7 @@
 
 use super::operation::{KINDS, Kind};
 use super::sample::Sample;
+use super::shrink::shrink;
 use super::strategy::Samples;
 use crate::attempt::{Attempt, attempt};
 use crate::seed::{mix, of_case};
@@ -35,8 +36,8 @@ impl Scope {
 pub struct Target {
     /// `backend/variant/operation`.
     pub name: String,
-    scope: Scope,
-    kind: Kind,
+    pub(super) scope: Scope,
+    pub(super) kind: Kind,
 }
 
 /// A sample on which a target fails.
@@ -61,8 +62,6 @@ pub struct Targets {
 
 /// Samples that are drawn from the same pools of bits.
 const EPOCH: u64 = 8192;
-/// Most samples that shrinking tries.
-const MAX_SHRINKS: usize = 20_000;
 
 impl Targets {
     /// The targets on some backends. `waived` says which operations of a backend have a
@@ -143,24 +142,6 @@ impl Target {
         Search { target: self, seed, done: 0, samples: Samples::new(&self.scope, self.kind, mix(seed, 0)) }
     }
 
-    fn shrink(&self, mut tree: impl ValueTree<Value = Sample>) -> Sample {
-        let mut simplest = tree.current();
-        let mut more = tree.simplify();
-        for _ in 0..MAX_SHRINKS {
-            if !more {
-                break;
-            }
-            let candidate = tree.current();
-            more = if self.fails(&candidate) {
-                simplest = candidate;
-                tree.simplify()
-            } else {
-                tree.complicate()
-            };
-        }
-        simplest
-    }
-
     fn fails(&self, sample: &Sample) -> bool {
         self.attempt(sample).is_some_and(|attempt| attempt.outcome != Outcome::Pass)
     }
@@ -206,7 +187,8 @@ impl<'a> Search<'a> {
             let Ok(tree) = self.samples.new_tree(&mut runner(mix(!self.seed, iteration))) else { continue };
             let original = tree.current();
             if self.target.fails(&original) {
-                return Some(Finding { sample: self.target.shrink(tree), original, iteration });
+                let sample = shrink(tree, |sample| self.target.fails(sample));
+                return Some(Finding { sample, original, iteration });
             }
         }
         None
