@@ -243,8 +243,7 @@ fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample>
         return None;
     }
     let select = |codes: &[u64]| -> Vec<u64> {
-        let of_group =
-            |&group: &usize| columns.iter().filter_map(move |column| Some(group * extent + column));
+        let of_group = |&group: &usize| columns.iter().map(move |column| group * extent + column);
         kept_groups.iter().flat_map(of_group).filter_map(|i| codes.get(i).copied()).collect()
     };
     let shape = match parts.granularity {
