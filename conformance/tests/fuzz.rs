@@ -9,7 +9,7 @@ mod common;
 
 use catalogue::{Fault, catalogue};
 use common::{Run, command, plumbline, run};
-use plumbline_conformance::adapter::Playback;
+use plumbline_conformance::adapter::{Closure, Playback};
 use plumbline_conformance::case::Profile;
 use plumbline_conformance::fuzz::{Finding, Targets, record};
 use plumbline_conformance::registry::Registry;
@@ -17,6 +17,8 @@ use plumbline_conformance::setup::{BackendChoice, Selection, Subject};
 use plumbline_conformance::source::Case;
 use plumbline_conformance::verdict::Outcome;
 use plumbline_reference::Cpu;
+use plumbline_reference::format::{E4M3FN, F32, Policy};
+use plumbline_reference::ops::Cast;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -96,6 +98,21 @@ fn every_fault_is_found_shrunk_written_and_replayed() {
     let check = run(command().arg("check").arg(folder.path()));
     assert_eq!(check.code, 0, "{}", check.stderr);
     assert!(check.stdout.contains(&format!("{count} cases are valid")), "{}", check.stdout);
+}
+
+#[test]
+fn a_panic_is_a_finding() {
+    let backend = Closure::elementwise("panics", Cast::new(F32, E4M3FN), |x| {
+        assert!(!F32.decode(x).is_nan(), "no NaN here");
+        E4M3FN.encode(F32.decode(x), &Policy::default(), 0)
+    });
+    let subject = Subject::foreign(backend);
+    let finding = find(&subject, 0).unwrap();
+    assert!(finding.sample.x.len() == 1 && F32.decode(finding.sample.x[0]).is_nan(), "{finding:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let regression = record(folder.path(), &targets(&subject).targets[0], &finding).unwrap();
+    assert!(regression.case.spec.about.as_ref().unwrap().contains("panicked: no NaN here"));
+    assert_eq!(outcomes(&regression.case, subject), [Outcome::Crashed]);
 }
 
 #[test]
