@@ -1,4 +1,4 @@
-//! Reading case files: the one place that knows YAML.
+//! Reading case files: the one place that knows their YAML.
 //!
 //! YAML -> JSON values -> one JSON value per combination of the matrix -> typed and
 //! checked [`Case`]s. Every error names file, line, case and field.
@@ -59,18 +59,24 @@ impl LoadError {
     }
 }
 
+/// Loads at least one case; see [`load_all`].
+pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
+    let cases = load_all(path)?;
+    if cases.is_empty() {
+        return Err(LoadError::of_file(path, "holds no cases; a case file is YAML with a list `cases:`"));
+    }
+    Ok(cases)
+}
+
 /// Loads the cases of a file, or of every `.yaml` and `.yml` file of a folder and
 /// its subfolders, in the order of their names.
-pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
+pub fn load_all(path: &Path) -> Result<Vec<Case>, LoadError> {
     let mut files = Vec::new();
     collect(path, &mut files)?;
     let mut recordings = Recordings::default();
     let mut cases = Vec::new();
     for file in &files {
         cases.extend(load_file(file, &prefix(path, file), &mut recordings)?);
-    }
-    if cases.is_empty() {
-        return Err(LoadError::of_file(path, "holds no cases; a case file is YAML with a list `cases:`"));
     }
     let mut names = BTreeSet::new();
     match cases.iter().find(|case| !names.insert(&case.name)) {
@@ -198,6 +204,9 @@ fn to_json(yaml: serde_yaml::Value, place: &Place) -> Result<Value, LoadError> {
     })
 }
 
+/// Cases that one entry may expand into.
+const MAX_COMBINATIONS: usize = 100_000;
+
 /// One case per combination of the matrix's values, with its name.
 fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError> {
     let base = entry.get("name").and_then(Value::as_str).map(str::to_owned);
@@ -208,6 +217,11 @@ fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError
         None => return Ok(vec![(base, entry)]),
         Some(matrix) => typed(matrix.clone(), place, &base, &[Step::Key("matrix".into())])?,
     };
+    let count = matrix.values().try_fold(1usize, |count, values| count.checked_mul(values.len()));
+    if count.is_none_or(|count| count > MAX_COMBINATIONS) {
+        let why = format!("expands into more than {MAX_COMBINATIONS} cases; split it");
+        return Err(place.error(Some(&base), &[Step::Key("matrix".into())], &why));
+    }
     let mut combinations = vec![(base.clone(), BTreeMap::new())];
     for (dimension, values) in &matrix {
         if values.is_empty() {
@@ -225,35 +239,50 @@ fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError
             })
             .collect();
     }
-    combinations
-        .into_iter()
-        .map(|(name, chosen)| {
-            let mut case = entry.clone();
-            for field in ["op", "inputs", "expect"] {
-                if let Some(value) = case.get_mut(field) {
-                    substitute(value, &chosen).map_err(|unknown| {
-                        let why = format!("`${unknown}` is not a dimension of the matrix");
-                        place.error(Some(&base), &[Step::Key(field.into())], &why)
-                    })?;
-                }
+    let mut unused: BTreeSet<&String> = matrix.keys().collect();
+    let mut cases = Vec::with_capacity(combinations.len());
+    for (name, chosen) in combinations {
+        let mut case = entry.clone();
+        for (field, value) in case.as_object_mut().into_iter().flatten() {
+            if !["name", "about", "matrix"].contains(&field.as_str()) {
+                substitute(value, &chosen, &mut |used| {
+                    unused.remove(used);
+                })
+                .map_err(|unknown| {
+                    let why = format!("`${unknown}` is not a dimension of the matrix");
+                    place.error(Some(&base), &[Step::Key(field.clone())], &why)
+                })?;
             }
-            case["name"] = name.clone().into();
-            Ok((name, case))
-        })
-        .collect()
+        }
+        case["name"] = name.clone().into();
+        cases.push((name, case));
+    }
+    match unused.first() {
+        None => Ok(cases),
+        Some(dimension) => {
+            let path = [Step::Key("matrix".into()), Step::Key((*dimension).clone())];
+            Err(place.error(Some(&base), &path, &format!("no field uses `${dimension}`")))
+        }
+    }
 }
 
 /// Replaces every string `$name`. The error is the name that has no value.
-fn substitute(value: &mut Value, chosen: &BTreeMap<String, Scalar>) -> Result<(), String> {
+fn substitute(
+    value: &mut Value,
+    chosen: &BTreeMap<String, Scalar>,
+    used: &mut impl FnMut(&String),
+) -> Result<(), String> {
     match value {
         Value::String(text) => {
             if let Some(name) = text.strip_prefix('$') {
-                *value = chosen.get(name).ok_or_else(|| name.to_owned())?.to_json();
+                let (name, scalar) = chosen.get_key_value(name).ok_or_else(|| name.to_owned())?;
+                used(name);
+                *value = scalar.to_json();
             }
             Ok(())
         }
-        Value::Array(values) => values.iter_mut().try_for_each(|value| substitute(value, chosen)),
-        Value::Object(values) => values.values_mut().try_for_each(|value| substitute(value, chosen)),
+        Value::Array(values) => values.iter_mut().try_for_each(|value| substitute(value, chosen, used)),
+        Value::Object(values) => values.values_mut().try_for_each(|value| substitute(value, chosen, used)),
         _ => Ok(()),
     }
 }

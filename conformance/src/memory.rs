@@ -1,5 +1,10 @@
-//! The memory contract of a call: guard zones stay as they were, inputs stay as
-//! they were, and every element of every output is written.
+//! The memory contract of a call: nothing outside the elements is read or written,
+//! inputs stay as they were, and every element of every output is written.
+//!
+//! Where a backend has steps, every call is made twice, in buffers with guard zones and
+//! at an odd offset, the second time over other poison. An output that follows the
+//! poison was not written; one that differs otherwise depends on memory outside its
+//! inputs.
 
 use plumbline_reference::backend::{Buffer, Layout, Staged};
 use plumbline_reference::ops::Op;
@@ -7,11 +12,11 @@ use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Bytes of each guard zone.
-const GUARD: usize = 256;
-/// What memory holds before the call. Two patterns, since for an 8-bit format any
-/// one of them is a legal result.
-const POISON: [u8; 2] = [0xa5, 0x5a];
+/// Bytes of each guard zone: more than a block of 1024 threads writes past the end.
+const GUARD: usize = 4096;
+/// What memory outside the inputs holds: zeros, which a sum or a maximum does not
+/// notice, then ones, which are NaN in most formats.
+const POISON: [u8; 2] = [0x00, 0xff];
 
 /// A broken memory contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, thiserror::Error)]
@@ -47,6 +52,19 @@ pub enum MemoryFault {
         /// The first.
         index: usize,
     },
+    /// Two calls on the same inputs gave different results.
+    #[error(
+        "{tensor}: {count} elements differ between two calls on the same inputs, the first is {index}: \
+         they depend on memory outside the inputs, or the call is not deterministic"
+    )]
+    Unstable {
+        /// The buffer.
+        tensor: String,
+        /// How many.
+        count: usize,
+        /// The first.
+        index: usize,
+    },
 }
 
 /// The outputs of a call and what it did to memory.
@@ -58,7 +76,7 @@ pub struct Execution {
     pub faults: Vec<MemoryFault>,
 }
 
-/// Runs an operation; in guarded, poisoned buffers where the backend has steps.
+/// Runs an operation; under the memory contract where the backend has steps.
 pub fn execute(
     backend: &dyn Backend,
     op: &Op,
@@ -68,24 +86,40 @@ pub fn execute(
     if !backend.stepwise() {
         return Ok(Execution { outputs: backend.run(op, variant, inputs)?, faults: Vec::new() });
     }
-    let (outputs, mut faults, suspects) = guarded(backend, op, variant, inputs, POISON[0])?;
-    if suspects.iter().any(|suspects| !suspects.is_empty()) {
-        // Those that hold the other poison after a second call were never written.
-        let (_, _, again) = guarded(backend, op, variant, inputs, POISON[1])?;
-        for (output, (first, second)) in suspects.iter().zip(&again).enumerate() {
-            let unwritten: Vec<_> =
-                first.iter().filter(|index| second.binary_search(index).is_ok()).collect();
-            if let Some(&&index) = unwritten.first() {
-                let tensor = format!("output {output}");
-                faults.push(MemoryFault::Unwritten { tensor, count: unwritten.len(), index });
-            }
-        }
+    let first = guarded(backend, op, variant, inputs, POISON[0])?;
+    let second = guarded(backend, op, variant, inputs, POISON[1])?;
+    let mut faults = first.faults;
+    faults.extend(second.faults.into_iter().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
+    for (i, (first, second)) in first.outputs.iter().zip(&second.outputs).enumerate() {
+        faults.extend(compare(&format!("output {i}"), first, second));
     }
-    Ok(Execution { outputs, faults })
+    Ok(Execution { outputs: first.outputs, faults })
 }
 
-/// Per output, the elements that still hold the poison.
-type Suspects = Vec<Vec<usize>>;
+/// What two calls over different poison say of one output.
+fn compare(tensor: &str, first: &Tensor, second: &Tensor) -> Vec<MemoryFault> {
+    if first.bytes() == second.bytes() {
+        return Vec::new();
+    }
+    let width = first.dtype().bytes();
+    let elements = || first.bytes().chunks_exact(width).zip(second.bytes().chunks_exact(width)).enumerate();
+    let is_poison = |bytes: &[u8], poison| bytes.iter().all(|&byte| byte == poison);
+    let unwritten = |a: &[u8], b: &[u8]| is_poison(a, POISON[0]) && is_poison(b, POISON[1]);
+    let indices = |pick: &dyn Fn(&[u8], &[u8]) -> bool| -> Vec<usize> {
+        elements().filter(|(_, (a, b))| pick(a, b)).map(|(i, _)| i).collect()
+    };
+    let tensor = || tensor.to_owned();
+    let mut faults = Vec::new();
+    let silent = indices(&unwritten);
+    if let Some(&index) = silent.first() {
+        faults.push(MemoryFault::Unwritten { tensor: tensor(), count: silent.len(), index });
+    }
+    let unstable = indices(&|a, b| a != b && !unwritten(a, b));
+    if let Some(&index) = unstable.first() {
+        faults.push(MemoryFault::Unstable { tensor: tensor(), count: unstable.len(), index });
+    }
+    faults
+}
 
 fn guarded(
     backend: &dyn Backend,
@@ -93,49 +127,45 @@ fn guarded(
     variant: &str,
     inputs: &[Tensor],
     poison: u8,
-) -> Result<(Vec<Tensor>, Vec<MemoryFault>, Suspects), BackendError> {
-    let layout = |ty: TensorType| Layout { guard: GUARD, poison, ..Layout::contiguous(ty) };
+) -> Result<Execution, BackendError> {
+    // One element past the guard: aligned for the element, not for a vector of them.
+    let layout = |ty: TensorType| {
+        let offset = ty.dtype.bytes();
+        Layout { guard: GUARD, offset, poison, ..Layout::contiguous(ty) }
+    };
     let staged = Staged::launch(backend, op, variant, inputs, layout)?;
     let mut faults = Vec::new();
     for (i, (buffer, tensor)) in staged.inputs.iter().zip(inputs).enumerate() {
         let name = format!("input {}", op.input_names().get(i).copied().unwrap_or("?"));
         let bytes = backend.download(buffer)?;
-        faults.extend(out_of_bounds(&name, buffer, &bytes, poison)?);
+        faults.extend(out_of_bounds(&name, buffer, &bytes)?);
         let now = buffer.layout().gather(&bytes)?;
         if let Some(index) = (0..tensor.len()).find(|&index| now.code(index) != tensor.code(index)) {
             faults.push(MemoryFault::InputChanged { tensor: name, index });
         }
     }
     let mut outputs = Vec::new();
-    let mut suspects = Vec::new();
     for (i, buffer) in staged.outputs.iter().enumerate() {
         let bytes = backend.download(buffer)?;
-        faults.extend(out_of_bounds(&format!("output {i}"), buffer, &bytes, poison)?);
-        let tensor = buffer.layout().gather(&bytes)?;
-        let width = tensor.dtype().bytes();
-        let elements = tensor.bytes().chunks_exact(width).enumerate();
-        suspects.push(
-            elements.filter(|(_, bytes)| bytes.iter().all(|&byte| byte == poison)).map(|(i, _)| i).collect(),
-        );
-        outputs.push(tensor);
+        faults.extend(out_of_bounds(&format!("output {i}"), buffer, &bytes)?);
+        outputs.push(buffer.layout().gather(&bytes)?);
     }
-    Ok((outputs, faults, suspects))
+    Ok(Execution { outputs, faults })
 }
 
-fn out_of_bounds(
-    tensor: &str,
-    buffer: &Buffer,
-    bytes: &[u8],
-    poison: u8,
-) -> Result<Option<MemoryFault>, BackendError> {
+/// The first byte outside the elements that is no longer poison.
+fn out_of_bounds(tensor: &str, buffer: &Buffer, bytes: &[u8]) -> Result<Option<MemoryFault>, BackendError> {
     let layout = buffer.layout();
     let start = layout.guard + layout.offset;
     let len = layout.span()?;
-    let written =
-        bytes.iter().enumerate().find(|&(at, &byte)| !(start..start + len).contains(&at) && byte != poison);
+    let outside = bytes[..start].iter().enumerate().chain(bytes.iter().enumerate().skip(start + len));
+    let written = outside.into_iter().find(|&(_, &byte)| byte != layout.poison);
     Ok(written.map(|(at, _)| MemoryFault::OutOfBounds {
         tensor: tensor.to_owned(),
         offset: at as i64 - start as i64,
         len,
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,18 +2,18 @@
 //! operation. The executable and `cargo test` both take them from here, so names are
 //! the same. Nothing is computed until a trial runs.
 
-use crate::adapter::Playback;
-use crate::attempt::attempt;
+use crate::attempt::{attempt, panic_text};
 use crate::case::Against;
-use crate::load::load;
+use crate::load::{load, load_all};
 use crate::replay::Replay;
-use crate::setup::{Selection, SetupError, Subject, fixtures, subjects};
+use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::source::Case;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
-use plumbline_reference::backend::Device;
+use plumbline_reference::backend::Unsupported;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,8 +32,8 @@ pub struct Registry {
 pub struct LeftOut {
     /// Cases of larger profiles, by the profile's name.
     pub profiles: BTreeMap<String, usize>,
-    /// Cases that a backend does not do, by backend.
-    pub unsupported: BTreeMap<String, usize>,
+    /// Cases that a backend does not do, by backend and its reason.
+    pub unsupported: BTreeMap<String, BTreeMap<String, usize>>,
     /// Trials of other partitions.
     pub partitions: usize,
 }
@@ -56,64 +56,78 @@ pub struct Trial {
 
 struct RunContext {
     seed: u64,
-    h200: Playback,
     replay: Replay,
 }
 
 impl Registry {
     /// The trials that a selection asks for.
     pub fn new(selection: &Selection) -> Result<Self, SetupError> {
-        let h200 = Playback::h200()?;
-        let subjects = subjects(selection, &h200)?;
+        let subjects = subjects(selection)?;
         let (cases, waivers) = match &selection.cases {
             Some(path) => (load(path)?, Vec::new()),
-            None => built_in(&fixtures()?, &subjects)?,
+            None => built_in(&fixtures()?)?,
         };
-        Self::of(cases, subjects, &waivers, selection, h200)
+        Self::of(cases, subjects, waivers, selection)
     }
 
     /// The trials of given cases on given backends.
     pub fn of(
         cases: Vec<Case>,
         subjects: Vec<Subject>,
-        waivers: &[Arc<Waiver>],
+        waivers: Vec<Waiver>,
         selection: &Selection,
-        h200: Playback,
     ) -> Result<Self, SetupError> {
-        let context = Arc::new(RunContext { seed: selection.seed, h200, replay: Replay::new(selection) });
+        let context = Arc::new(RunContext { seed: selection.seed, replay: Replay::new(selection) });
+        let mut waivers: Vec<_> = waivers.into_iter().map(|waiver| (Arc::new(waiver), false)).collect();
         let mut left_out = LeftOut::default();
         let mut trials = Vec::new();
         for case in cases.into_iter().map(Arc::new) {
-            if case.spec.profile > selection.profile {
+            let wanted = case.spec.profile <= selection.profile;
+            if !wanted {
                 *left_out.profiles.entry(case.spec.profile.to_string()).or_default() += 1;
-                continue;
             }
             for subject in &subjects {
                 let backend = subject.backend.name();
-                if subject.backend.supports(&case.spec.op).is_err() {
-                    *left_out.unsupported.entry(backend.to_owned()).or_default() += 1;
-                    continue;
-                }
-                for variant in subject.backend.variants(&case.spec.op) {
-                    if judges_itself(&case, subject, &variant) {
+                let device = subject.backend.device();
+                let variants = match subject.backend.supports(&case.spec.op) {
+                    Ok(()) => subject.backend.variants(&case.spec.op),
+                    Err(_) if !wanted => continue,
+                    Err(Unsupported(why)) => {
+                        let reasons = left_out.unsupported.entry(backend.to_owned()).or_default();
+                        *reasons.entry(why).or_default() += 1;
                         continue;
                     }
-                    let name = format!("{backend}/{variant}/{}", case.name);
-                    if selection.partition.is_some_and(|partition| !partition.holds(&name)) {
-                        left_out.partitions += 1;
+                };
+                for variant in variants {
+                    if case.oracle().is_some() && case.oracle() == subject.oracle_of(&variant) {
                         continue;
                     }
-                    let device = subject.backend.device();
-                    let waiver =
-                        waivers.iter().find(|waiver| waiver.covers(&case.name, backend, &device)).cloned();
-                    let (case, subject, context) = (case.clone(), subject.clone(), context.clone());
-                    trials.push(Trial { name, case, subject, variant, waiver, context });
+                    let waiver = waivers
+                        .iter_mut()
+                        .find(|(waiver, _)| waiver.covers(&case.name, backend, &variant, &device));
+                    let waiver = waiver.map(|(waiver, used)| {
+                        *used = true;
+                        waiver.clone()
+                    });
+                    if wanted {
+                        let name = format!("{backend}/{variant}/{}", case.name);
+                        let (case, subject, context) = (case.clone(), subject.clone(), context.clone());
+                        trials.push(Trial { name, case, subject, variant, waiver, context });
+                    }
                 }
             }
         }
+        // A waiver for a backend or device that is not here cannot be checked.
+        let here = |waiver: &Waiver| {
+            waiver.device.is_none() && subjects.iter().any(|subject| subject.backend.name() == waiver.backend)
+        };
+        if let Some((unused, _)) = waivers.iter().find(|(waiver, used)| !used && here(waiver)) {
+            let (case, backend) = (unused.case.clone(), unused.backend.clone());
+            return Err(WaiverError::Unused { case, backend }.into());
+        }
         if trials.is_empty() {
             let why =
-                "no trial is left: no selected backend does any of these cases, or the partition is empty";
+                "no trial to run: no selected backend does any of the cases, or all are of larger profiles";
             return Err(SetupError::NothingToRun(why.to_owned()));
         }
         Ok(Self { trials, left_out, subjects })
@@ -129,53 +143,35 @@ impl Registry {
         }
         Ok(())
     }
-}
 
-/// Where a comparison would be of a backend with itself.
-fn judges_itself(case: &Case, subject: &Subject, variant: &str) -> bool {
-    match case.spec.against {
-        Against::H200 => subject.backend.name() == Playback::NAME,
-        Against::Definition => !case.is_independent() && subject.definition == Some(variant),
+    /// Keeps the trials of one part.
+    pub fn partition(&mut self, partition: Partition) -> Result<(), SetupError> {
+        let all = self.trials.len();
+        self.trials.retain(|trial| partition.holds(&trial.name));
+        self.left_out.partitions = all - self.trials.len();
+        if self.trials.is_empty() {
+            let why = format!("part {partition} holds none of the {all} trials; use fewer parts");
+            return Err(SetupError::NothingToRun(why));
+        }
+        Ok(())
     }
 }
 
 /// What names of regressions begin with.
 pub(crate) const REGRESSIONS: &str = "regressions";
 
-type CasesAndWaivers = (Vec<Case>, Vec<Arc<Waiver>>);
-
 /// The project's own cases, regressions and waivers.
-fn built_in(fixtures: &Path, subjects: &[Subject]) -> Result<CasesAndWaivers, SetupError> {
+fn built_in(fixtures: &Path) -> Result<(Vec<Case>, Vec<Waiver>), SetupError> {
     let mut cases = load(&fixtures.join("cases"))?;
     let regressions = fixtures.join(REGRESSIONS);
-    if has_cases(&regressions) {
-        for mut case in load(&regressions)? {
+    if regressions.is_dir() {
+        for mut case in load_all(&regressions)? {
             case.name = format!("{REGRESSIONS}/{}", case.name);
             cases.push(case);
         }
     }
-    let file = fixtures.join("waivers.yaml");
-    let waivers = waiver::load(&file, jiff::Zoned::now().date())?;
-    // A waiver for a backend that is not here cannot be checked.
-    let unused = waivers.iter().find(|waiver| {
-        let known = subjects.iter().any(|subject| subject.backend.name() == waiver.backend);
-        let any_device = Device { name: waiver.device.clone().unwrap_or_default(), ..Device::default() };
-        known && !cases.iter().any(|case| waiver.covers(&case.name, &waiver.backend, &any_device))
-    });
-    match unused {
-        None => Ok((cases, waivers.into_iter().map(Arc::new).collect())),
-        Some(waiver) => Err(WaiverError::Unused {
-            file: file.display().to_string(),
-            case: waiver.case.clone(),
-            backend: waiver.backend.clone(),
-        }
-        .into()),
-    }
-}
-
-fn has_cases(folder: &Path) -> bool {
-    let yaml = |path: PathBuf| path.extension().is_some_and(|extension| extension == "yaml");
-    std::fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(|entry| yaml(entry.path())))
+    let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
+    Ok((cases, waivers))
 }
 
 impl Trial {
@@ -189,6 +185,7 @@ impl Trial {
             origin: self.case.origin(),
             about: self.case.spec.about.clone(),
             op: self.case.spec.op.clone(),
+            oracle: self.case.oracle(),
             backend: self.subject.backend.name().to_owned(),
             variant: self.variant.clone(),
             device: self.subject.backend.device().name,
@@ -202,16 +199,20 @@ impl Trial {
             millis: 0,
             replay: self.context.replay.command(self),
         };
-        self.judge_into(&mut verdict);
-        if self.waiver.is_some() {
-            match verdict.outcome {
-                Outcome::Fail | Outcome::Crashed => verdict.outcome = Outcome::Waived,
-                Outcome::Pass => {
-                    verdict.outcome = Outcome::Fail;
-                    verdict.message =
-                        Some("passes although a waiver says it fails: remove the waiver".to_owned());
-                }
-                Outcome::Waived | Outcome::Error => {}
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(&mut verdict)));
+        if let Err(panic) = judged {
+            // A panic of the backend is its verdict and does not come this far.
+            verdict.outcome = Outcome::Error;
+            verdict.message =
+                Some(format!("the harness panicked: {}; please report it", panic_text(&*panic)));
+        }
+        if let Some(waiver) = &self.waiver {
+            if verdict.outcome == Outcome::Pass {
+                verdict.outcome = Outcome::Fail;
+                verdict.message =
+                    Some("passes although a waiver says it fails: remove the waiver".to_owned());
+            } else if waiver.excuses(&verdict) {
+                verdict.outcome = Outcome::Waived;
             }
         }
         verdict.elements = verdict.outputs.iter().map(|output| output.elements).sum();
@@ -221,7 +222,7 @@ impl Trial {
 
     fn judge_into(&self, verdict: &mut Verdict) {
         let op = &self.case.spec.op;
-        let built = match self.case.build(self.context.seed, &self.context.h200) {
+        let built = match self.case.build(self.context.seed) {
             Ok(built) => built,
             Err(error) => {
                 verdict.outcome = Outcome::Error;
@@ -234,5 +235,11 @@ impl Trial {
         verdict.outputs = attempt.outputs;
         verdict.memory = attempt.memory;
         verdict.message = attempt.message;
+    }
+}
+
+impl Subject {
+    fn oracle_of(&self, variant: &str) -> Option<Against> {
+        self.oracle.filter(|(_, own)| *own == variant).map(|(oracle, _)| oracle)
     }
 }

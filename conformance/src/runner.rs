@@ -6,20 +6,22 @@ use crate::setup::Selection;
 use crate::verdict::Verdict;
 use libtest_mimic::{Arguments, Failed};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Runs a registry's trials. `results` is where `results.jsonl` goes and its name.
+/// Runs a registry's trials. `cuda` is what was found of CUDA; `results` is where
+/// `results.jsonl` goes and its name.
 pub fn run(
     registry: &Registry,
     selection: &Selection,
     arguments: &Arguments,
+    cuda: &str,
     results: Option<(&Path, &str)>,
 ) -> io::Result<Coverage> {
     let start = Instant::now();
-    let cuda = plumbline_gpu::device::probe().to_string();
-    let file = results.map(|(folder, name)| ResultsFile::create(folder, name)).transpose()?.map(Arc::new);
+    let file = results.map(|(folder, name)| ResultsFile::create(folder, name)).transpose()?;
     if let Some(file) = &file {
         file.write(&Record::Run {
             schema: SCHEMA,
@@ -33,17 +35,24 @@ pub fn run(
                 .iter()
                 .map(|subject| (subject.backend.name().to_owned(), subject.backend.device()))
                 .collect(),
-            cuda: cuda.clone(),
+            cuda: cuda.to_owned(),
         })?;
     }
 
     let collected = Arc::new(Collected { verdicts: Mutex::default(), file });
     let trials = registry.trials.iter().map(|trial| collected.clone().trial(trial.clone())).collect();
-    // It counts trials; the verdicts say more.
-    let _ = libtest_mimic::run(arguments, trials);
+    // It panics when its reader is gone: `conform | head`.
+    let conclusion = catch_unwind(AssertUnwindSafe(|| libtest_mimic::run(arguments, trials)))
+        .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "progress could not be printed"))?;
 
     let verdicts = std::mem::take(&mut *collected.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
-    let coverage = Coverage::new(&verdicts, registry, &cuda, start.elapsed());
+    // A trial that left no verdict, or whose record was not written, is an error of the run.
+    let failed = verdicts.iter().filter(|verdict| !verdict.outcome.is_ok()).count() as u64;
+    let unaccounted = conclusion.num_failed.saturating_sub(failed);
+    if unaccounted > 0 {
+        return Err(io::Error::other(format!("{unaccounted} trials ended without a verdict on record")));
+    }
+    let coverage = Coverage::new(&verdicts, registry, cuda, start.elapsed());
     if let Some(file) = &collected.file {
         file.write(&Record::Summary(&coverage))?;
     }
@@ -52,7 +61,7 @@ pub fn run(
 
 struct Collected {
     verdicts: Mutex<Vec<Verdict>>,
-    file: Option<Arc<ResultsFile>>,
+    file: Option<ResultsFile>,
 }
 
 impl Collected {

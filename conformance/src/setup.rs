@@ -1,12 +1,13 @@
 //! What a run is asked for, and what it finds on this machine.
 
-use crate::adapter::{Float8, Half, Playback, PlaybackError, demo_fault};
-use crate::case::Profile;
+use crate::adapter::{Float8, Half, Playback, demo_fault};
+use crate::case::{Against, NanJudge, Profile};
 use crate::load::LoadError;
 use crate::seed;
 use crate::waiver::WaiverError;
 use clap::builder::BoolishValueParser;
 use plumbline_reference::{Backend, Cpu};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -64,6 +65,12 @@ impl Partition {
     }
 }
 
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.k, self.n)
+    }
+}
+
 impl FromStr for Partition {
     type Err = String;
 
@@ -85,9 +92,6 @@ pub enum SetupError {
     /// A waiver is wrong.
     #[error(transparent)]
     Waiver(#[from] WaiverError),
-    /// The built-in recording is wrong.
-    #[error("h200_cast_breakpoints.txt: {0}")]
-    Recording(#[from] PlaybackError),
     /// The folder of fixtures was not found.
     #[error(
         "no fixtures: looked for a folder `fixtures` beside the executable and the current folder and above them; \
@@ -112,20 +116,21 @@ pub enum SetupError {
 pub struct Subject {
     /// The backend.
     pub backend: Arc<dyn Backend>,
-    /// One of Plumbline's own, or a device: NaNs are compared bit for bit.
-    pub own: bool,
-    /// Its variant that defines what is right, and so cannot be judged by itself.
-    pub definition: Option<&'static str>,
+    /// How its NaNs compare where a case does not say.
+    pub nan: NanJudge,
+    /// The variant that is itself an oracle: it is not judged by what it computes.
+    pub oracle: Option<(Against, &'static str)>,
 }
 
 impl Subject {
-    /// A backend from elsewhere.
+    /// A backend from elsewhere, whose NaNs need only be NaN.
     pub fn foreign(backend: impl Backend + 'static) -> Self {
-        Self { backend: Arc::new(backend), own: false, definition: None }
+        Self { backend: Arc::new(backend), nan: NanJudge::Class, oracle: None }
     }
 
-    fn own(backend: impl Backend + 'static) -> Self {
-        Self { own: true, ..Self::foreign(backend) }
+    /// An oracle, and what must equal it bit for bit.
+    fn with_oracle(backend: impl Backend + 'static, oracle: Against, variant: &'static str) -> Self {
+        Self { nan: NanJudge::Bits, oracle: Some((oracle, variant)), ..Self::foreign(backend) }
     }
 }
 
@@ -150,7 +155,7 @@ fn shorten(path: PathBuf) -> PathBuf {
 }
 
 /// The backends that a selection asks for.
-pub fn subjects(selection: &Selection, h200: &Playback) -> Result<Vec<Subject>, SetupError> {
+pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     if selection.require_gpu || selection.backend == BackendChoice::Cuda {
         plumbline_gpu::device::require()?;
     }
@@ -161,8 +166,8 @@ pub fn subjects(selection: &Selection, h200: &Playback) -> Result<Vec<Subject>, 
         return Err(SetupError::NothingForCuda);
     }
     Ok(vec![
-        Subject { definition: Some("definition"), ..Subject::own(Cpu) },
-        Subject::own(h200.clone()),
+        Subject::with_oracle(Cpu, Against::Definition, "definition"),
+        Subject::with_oracle(Playback::h200().clone(), Against::H200, Playback::VARIANT),
         Subject::foreign(Float8),
         Subject::foreign(Half),
     ])

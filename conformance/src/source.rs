@@ -10,7 +10,7 @@ use crate::recording::Recordings;
 use crate::seed;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Where in which file something stands.
 #[derive(Clone, Debug)]
@@ -28,8 +28,12 @@ pub struct Case {
     /// What the file says, matrix values filled in.
     pub spec: CaseSpec,
     pub(crate) place: Place,
+    line: usize,
     inputs: Vec<Input>,
     expected: Option<Vec<Expected>>,
+    /// The last build and its seed, as long as some trial holds it: the trials of a case
+    /// follow one another.
+    built: Arc<Mutex<(u64, Weak<Built>)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +53,9 @@ pub struct Expected {
     pub criterion: Criterion,
     /// How NaNs compare, where the case says.
     pub nan: Option<NanJudge>,
+    /// The reference's definition computed the values, so that what it rounded is known;
+    /// otherwise the values themselves are all there is.
+    pub computed: bool,
 }
 
 /// The values of a right output.
@@ -84,16 +91,25 @@ impl Case {
         check_criterion(spec.judge)
             .map_err(|why| place.error(Some(&spec.name), &[Step::Key("judge".into())], &why))?;
         let field = |name: &str, i| [Step::Key(name.into()), Step::Index(i)];
-        let mut inputs = Vec::with_capacity(spec.inputs.len());
+        let mut inputs: Vec<Input> = Vec::with_capacity(spec.inputs.len());
         for (i, input) in spec.inputs.iter().enumerate() {
-            let resolved = resolve_input(input, &place.file, recordings);
+            let resolved = resolve_input(input, inputs.first(), &place.file, recordings);
             inputs.push(resolved.map_err(|why| place.error(Some(&spec.name), &field("inputs", i), &why))?);
         }
         let types: Vec<_> = inputs.iter().map(Input::ty).collect();
         let outputs = (spec.op.signature(&types))
             .map_err(|error| place.error(Some(&spec.name), &[Step::Key("op".into())], &error.to_string()))?;
+        let against = |why: &str| place.error(Some(&spec.name), &[Step::Key("against".into())], why);
+        if spec.against == Against::H200 {
+            Playback::h200()
+                .supports(&spec.op)
+                .map_err(|why| against(&format!("the recorded H200 {why}")))?;
+        }
         let expected = match &spec.expect {
             None => None,
+            Some(_) if spec.against != Against::Definition => {
+                return Err(against("`expect` already says what is right; leave one of them out"));
+            }
             Some(specs) if specs.len() != outputs.len() => {
                 let why =
                     format!("{} outputs given, {} gives {}", specs.len(), spec.op.name(), outputs.len());
@@ -119,25 +135,35 @@ impl Case {
                 Some(expected)
             }
         };
-        Ok(Self { name, spec, place, inputs, expected })
+        let line = line_of(&place.text, &place.path).unwrap_or(1);
+        Ok(Self { name, spec, place, line, inputs, expected, built: Arc::default() })
     }
 
     /// File and line of the case.
     #[must_use]
     pub fn origin(&self) -> String {
-        let line = line_of(&self.place.text, &self.place.path).unwrap_or(1);
-        format!("{}:{line}", self.place.file.display())
+        format!("{}:{}", self.place.file.display(), self.line)
     }
 
-    /// Whether the case itself says what is right, so that even the reference's
-    /// definition can be judged by it.
+    /// Who computes the right outputs; `None` where the case itself holds them.
     #[must_use]
-    pub fn is_independent(&self) -> bool {
-        self.expected.is_some() || self.spec.against != Against::Definition
+    pub fn oracle(&self) -> Option<Against> {
+        self.expected.is_none().then_some(self.spec.against)
     }
 
-    /// Makes the inputs and the right outputs.
-    pub fn build(&self, run_seed: u64, h200: &Playback) -> Result<Built, LoadError> {
+    /// Makes the inputs and the right outputs, or hands out those that another trial of
+    /// the same case holds.
+    pub fn build(&self, run_seed: u64) -> Result<Arc<Built>, LoadError> {
+        let mut last = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Some(built)) = (last.0 == run_seed, last.1.upgrade()) {
+            return Ok(built);
+        }
+        let built = Arc::new(self.build_anew(run_seed)?);
+        *last = (run_seed, Arc::downgrade(&built));
+        Ok(built)
+    }
+
+    fn build_anew(&self, run_seed: u64) -> Result<Built, LoadError> {
         let failed = |field: &[Step], why: String| self.place.error(Some(&self.spec.name), field, &why);
         let case_seed = seed::of_case(&self.name, run_seed);
 
@@ -180,9 +206,9 @@ impl Case {
                     Against::Definition => {
                         op.evaluate(&inputs, Evaluation::Definition).map_err(|error| error.to_string())
                     }
-                    Against::H200 => {
-                        h200.run(op, Playback::VARIANT, &inputs).map_err(|error| error.to_string())
-                    }
+                    Against::H200 => Playback::h200()
+                        .run(op, Playback::VARIANT, &inputs)
+                        .map_err(|error| error.to_string()),
                 };
                 let outputs = outputs.map_err(|why| failed(&[Step::Key("op".into())], why))?;
                 let expected = |tensor: Tensor| Expected {
@@ -190,6 +216,7 @@ impl Case {
                     values: Values::Dense(tensor),
                     criterion: self.spec.judge,
                     nan: None,
+                    computed: self.spec.against == Against::Definition,
                 };
                 outputs.into_iter().map(expected).collect()
             }
@@ -215,7 +242,13 @@ impl Input {
     }
 }
 
-fn resolve_input(spec: &TensorSpec, file: &Path, recordings: &mut Recordings) -> Result<Input, String> {
+/// The input that a case describes; `first` is its first input, if that is another.
+fn resolve_input(
+    spec: &TensorSpec,
+    first: Option<&Input>,
+    file: &Path,
+    recordings: &mut Recordings,
+) -> Result<Input, String> {
     let TensorSpec { dtype, shape, bits, file: recorded, tensor, generate, seed, lanes } = spec;
     let dtype = *dtype;
     let given = match (bits, recorded, generate) {
@@ -225,8 +258,10 @@ fn resolve_input(spec: &TensorSpec, file: &Path, recordings: &mut Recordings) ->
             recordings.tensor(&beside(file, recorded), tensor, dtype, shape.as_deref())?
         }
         (None, None, Some(class)) => {
-            let ty = TensorType::new(dtype, shape.clone().unwrap_or_else(|| vec![1]));
-            ty.elements().map_err(|error| error.to_string())?;
+            // A stand-in for what the class will give: the first input's shape, or some list.
+            let stand_in = first.map_or_else(|| vec![1], |first| first.ty().shape);
+            let ty = TensorType::new(dtype, shape.clone().unwrap_or(stand_in));
+            check_size(&ty)?;
             let lanes = lanes.unwrap_or(1);
             return Ok(Input::Generated {
                 ty,
@@ -277,6 +312,9 @@ fn resolve_expected(
             if values.len() != at.len() {
                 return Err(format!("{} values at {} positions", values.len(), at.len()));
             }
+            if at.is_empty() {
+                return Err("`at` names no position, so nothing would be compared".to_owned());
+            }
             if let Some(outside) = at.iter().find(|&&position| position >= elements) {
                 return Err(format!("position {outside} is outside shape {shape:?}"));
             }
@@ -287,9 +325,15 @@ fn resolve_expected(
     if let Some(ty) = ty.filter(|ty| **ty != own) {
         return Err(format!("has shape {:?}, the operation gives {:?}", own.shape, ty.shape));
     }
+    let given = match &values {
+        Values::Dense(tensor) | Values::Sparse { values: tensor, .. } => tensor,
+    };
+    if let Some(stray) = given.codes().find(|code| code & !dtype.code_mask() != 0) {
+        return Err(format!("{} has padding bits set, which no right output has", dtype.hex(stray)));
+    }
     let criterion = judge.unwrap_or(default);
     check_criterion(criterion)?;
-    Ok(Expected { values, ty: own, criterion, nan: *nan })
+    Ok(Expected { values, ty: own, criterion, nan: *nan, computed: false })
 }
 
 /// A path of a case file, relative to the file.
@@ -299,31 +343,29 @@ fn beside(file: &Path, other: &Path) -> std::path::PathBuf {
 
 fn literal(dtype: DType, shape: Option<&[usize]>, bits: &[String]) -> Result<Tensor, String> {
     let shape = shape.ok_or("`bits` needs `shape`")?;
-    let codes = bits.iter().map(|text| parse_code(text, dtype)).collect::<Result<Vec<_>, _>>()?;
+    let codes: Vec<_> = bits
+        .iter()
+        .map(|text| dtype.parse_hex(text))
+        .collect::<Result<_, _>>()
+        .map_err(|why| format!("bits: {why}"))?;
     Tensor::from_codes(TensorType::new(dtype, shape), &codes).map_err(|error| format!("bits: {error}"))
 }
 
-/// A bit pattern of `dtype`, with all its digits.
-pub(crate) fn parse_code(text: &str, dtype: DType) -> Result<u64, String> {
-    let digits = 2 * dtype.bytes();
-    let hex = text.strip_prefix("0x").filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let Some(hex) = hex else {
-        return Err(format!(
-            "bits: `{text}` is not a bit pattern; write quoted hex, like \"{}\"",
-            dtype.hex(0)
-        ));
-    };
-    if hex.len() != digits {
-        let given = hex.len();
-        return Err(format!("bits: `{text}` has {given} hex digits, {dtype} has {digits}"));
+/// Bytes of the largest tensor that a case may ask for: several copies are held at once.
+const MAX_CASE_BYTES: usize = 1 << 30;
+
+fn check_size(ty: &TensorType) -> Result<(), String> {
+    let fits = ty.elements().is_ok_and(|elements| elements * ty.dtype.bytes() <= MAX_CASE_BYTES);
+    let shape = &ty.shape;
+    let limit = MAX_CASE_BYTES >> 30;
+    if fits {
+        Ok(())
+    } else {
+        Err(format!(
+            "shape {shape:?} of {} needs more than {limit} GiB, the largest tensor of a case",
+            ty.dtype
+        ))
     }
-    let code = u64::from_str_radix(hex, 16).map_err(|error| format!("bits: `{text}`: {error}"))?;
-    // Padding below the fraction is ignored when read; bits above the code are a slip.
-    let highest = dtype.code_mask().checked_ilog2().unwrap_or(0);
-    if code.checked_ilog2().unwrap_or(0) > highest {
-        return Err(format!("bits: `{text}` has bits outside the {} of {dtype}", highest + 1));
-    }
-    Ok(code)
 }
 
 fn check_criterion(criterion: Criterion) -> Result<(), String> {

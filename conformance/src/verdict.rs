@@ -1,5 +1,6 @@
 //! What judging a trial gives. Reports, replay and exit codes are views of it.
 
+use crate::case::Against;
 use crate::judge::OutputVerdict;
 use crate::memory::MemoryFault;
 use plumbline_reference::ops::Op;
@@ -17,20 +18,23 @@ pub enum Outcome {
     Fail,
     /// Failed, as a waiver says it must.
     Waived,
+    /// The backend refused, having seen the inputs. Counts as not covered.
+    Unsupported,
     /// The backend returned an error or panicked.
     Crashed,
-    /// The case could not be built.
+    /// The case could not be built, or the harness itself failed.
     Error,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 5] = [Self::Pass, Self::Fail, Self::Waived, Self::Crashed, Self::Error];
+    pub const ALL: [Self; 6] =
+        [Self::Pass, Self::Fail, Self::Waived, Self::Unsupported, Self::Crashed, Self::Error];
 
     /// Whether a run with this outcome can still be green.
     #[must_use]
     pub const fn is_ok(self) -> bool {
-        matches!(self, Self::Pass | Self::Waived)
+        matches!(self, Self::Pass | Self::Waived | Self::Unsupported)
     }
 }
 
@@ -40,6 +44,7 @@ impl fmt::Display for Outcome {
             Self::Pass => "passed",
             Self::Fail => "failed",
             Self::Waived => "waived",
+            Self::Unsupported => "unsupported",
             Self::Crashed => "crashed",
             Self::Error => "errors",
         })
@@ -60,6 +65,9 @@ pub struct Verdict {
     pub about: Option<String>,
     /// The operation and its parameters.
     pub op: Op,
+    /// Who computed the right outputs; left out where the case holds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<Against>,
     /// Name of the backend.
     pub backend: String,
     /// Its variant.

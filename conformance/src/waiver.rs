@@ -1,5 +1,7 @@
 //! Known faults of backends: expected to fail, asserted to fail.
 
+use crate::judge::Fault;
+use crate::verdict::{Outcome, Verdict};
 use jiff::civil::Date;
 use plumbline_reference::backend::Device;
 use schemars::JsonSchema;
@@ -17,8 +19,14 @@ pub struct Waiver {
     /// Name of the device it is known on; left out, any. `*` stands for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Variant of the backend; left out, any. `*` stands for any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// Name of the case; `*` stands for any text.
     pub case: String,
+    /// Kinds of mismatch that the fault shows; left out, any. Another kind fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
     /// What is wrong.
     pub reason: String,
     /// Where it is reported.
@@ -60,11 +68,11 @@ pub enum WaiverError {
         /// The day.
         expires: Date,
     },
-    /// A waiver covers no case.
-    #[error("{file}: the waiver of `{case}` on {backend} covers no case; remove it or correct the name")]
+    /// A waiver covers no trial.
+    #[error(
+        "waivers.yaml: the waiver of `{case}` on {backend} covers no trial; remove it or correct the name"
+    )]
     Unused {
-        /// The file.
-        file: String,
         /// The waiver's case.
         case: String,
         /// The waiver's backend.
@@ -75,10 +83,24 @@ pub enum WaiverError {
 impl Waiver {
     /// Whether it covers a trial.
     #[must_use]
-    pub fn covers(&self, case: &str, backend: &str, device: &Device) -> bool {
+    pub fn covers(&self, case: &str, backend: &str, variant: &str, device: &Device) -> bool {
         self.backend == backend
             && matches(&self.case, case)
+            && self.variant.as_ref().is_none_or(|pattern| matches(pattern, variant))
             && self.device.as_ref().is_none_or(|pattern| matches(pattern, &device.name))
+    }
+}
+
+impl Waiver {
+    /// Whether a verdict is the failure that it names: wrong elements of its kinds, and
+    /// neither a crash nor a broken memory contract.
+    #[must_use]
+    pub fn excuses(&self, verdict: &Verdict) -> bool {
+        let mut faults = verdict.outputs.iter().flat_map(|output| output.faults.keys());
+        verdict.outcome == Outcome::Fail
+            && verdict.memory.is_empty()
+            && verdict.outputs.iter().all(|output| output.shape.is_none())
+            && (self.faults.is_empty() || faults.all(|fault| self.faults.contains(fault)))
     }
 }
 

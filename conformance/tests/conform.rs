@@ -31,6 +31,9 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let matches = Options::command().try_get_matches_from(["conform"])?;
     let Options { selection, out } = Options::from_arg_matches(&matches)?;
     let mut registry = Registry::new(&selection)?;
+    if let Some(partition) = selection.partition {
+        registry.partition(partition)?;
+    }
     // A runner that starts one process per test names it; build that one only.
     if let (true, Some(name)) = (arguments.exact, &arguments.filter) {
         registry.trials.retain(|trial| trial.name == *name);
@@ -39,7 +42,7 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
         libtest_mimic::run(&arguments, registry.trials.iter().map(runner::listed).collect()).exit();
     }
     let name = format!("results-{}.jsonl", std::process::id());
-    let coverage =
-        runner::run(&registry, &selection, &arguments, out.as_deref().map(|out| (out, name.as_str())))?;
+    let results = out.as_deref().map(|out| (out, name.as_str()));
+    let coverage = runner::run(&registry, &selection, &arguments, "not probed", results)?;
     Ok(if coverage.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) })
 }

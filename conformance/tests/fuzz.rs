@@ -9,8 +9,8 @@ mod common;
 
 use catalogue::{Fault, catalogue};
 use common::{Run, command, plumbline, run};
-use plumbline_conformance::adapter::{Closure, Playback};
-use plumbline_conformance::case::Profile;
+use plumbline_conformance::adapter::Closure;
+use plumbline_conformance::case::{NanJudge, Profile};
 use plumbline_conformance::fuzz::{Finding, Targets, record};
 use plumbline_conformance::registry::Registry;
 use plumbline_conformance::setup::{BackendChoice, Selection, Subject};
@@ -21,17 +21,16 @@ use plumbline_reference::format::{E4M3FN, F32, Policy};
 use plumbline_reference::ops::Cast;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Samples in which a fault must show.
 const ENOUGH: u64 = 20_000;
 
 fn subject(fault: Fault) -> Subject {
-    Subject { backend: fault.backend.into(), own: false, definition: None }
+    Subject { backend: fault.backend.into(), nan: NanJudge::Class, oracle: None }
 }
 
 fn targets(subject: &Subject) -> Targets {
-    Targets::new(std::slice::from_ref(subject), |_| Vec::new())
+    Targets::new(std::slice::from_ref(subject), |_, _| Vec::new())
 }
 
 fn find(subject: &Subject, seed: u64) -> Option<Finding> {
@@ -51,8 +50,7 @@ fn outcomes(case: &Case, subject: Subject) -> Vec<Outcome> {
         require_gpu: false,
         demo_fault: false,
     };
-    let registry =
-        Registry::of(vec![case.clone()], vec![subject], &[], &selection, Playback::h200().unwrap()).unwrap();
+    let registry = Registry::of(vec![case.clone()], vec![subject], Vec::new(), &selection).unwrap();
     registry.trials.iter().map(|trial| trial.run().outcome).collect()
 }
 
@@ -84,7 +82,7 @@ fn every_fault_is_found_shrunk_written_and_replayed() {
         let regression = record(folder.path(), target, &finding).unwrap();
         count += usize::from(!regression.known);
         assert_eq!(outcomes(&regression.case, subject.clone()), [Outcome::Fail], "{id}");
-        let reference = Subject { backend: Arc::new(Cpu), own: true, definition: Some("definition") };
+        let reference = Subject { nan: NanJudge::Bits, ..Subject::foreign(Cpu) };
         assert!(
             outcomes(&regression.case, reference).iter().all(|&outcome| outcome == Outcome::Pass),
             "{id}"

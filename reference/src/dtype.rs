@@ -78,6 +78,25 @@ impl DType {
         format!("0x{code:0width$x}", width = 2 * self.bytes())
     }
 
+    /// The element of a hex pattern, `0x` and all its digits. Padding below the fraction
+    /// (TF32) may be set, bits above the code may not.
+    pub fn parse_hex(self, text: &str) -> Result<u64, String> {
+        let digits = 2 * self.bytes();
+        let hex = text.strip_prefix("0x").filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let Some(hex) = hex else {
+            return Err(format!("`{text}` is not a bit pattern; write quoted hex, like \"{}\"", self.hex(0)));
+        };
+        if hex.len() != digits {
+            return Err(format!("`{text}` has {} hex digits, {self} has {digits}", hex.len()));
+        }
+        let code = u64::from_str_radix(hex, 16).map_err(|error| format!("`{text}`: {error}"))?;
+        let highest = self.code_mask().ilog2();
+        if code.checked_ilog2().is_some_and(|bit| bit > highest) {
+            return Err(format!("`{text}` has bits outside the {} of {self}", highest + 1));
+        }
+        Ok(code)
+    }
+
     /// An element as decimal, hex float and bits: `465.0 (0x1.d1p+8, 0x43e88000)`.
     #[must_use]
     pub fn describe(self, code: u64) -> String {

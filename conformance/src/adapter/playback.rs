@@ -4,6 +4,7 @@ use super::scalar::{check_policy, check_variant, elementwise, no_conversion, no_
 use plumbline_reference::backend::{Backend, BackendError, Device, Unsupported};
 use plumbline_reference::format::{E4M3FN, E5M2, F32, Policy};
 use plumbline_reference::{Tensor, ops::Op};
+use std::sync::LazyLock;
 
 /// The conversion instructions of an NVIDIA H200, f32 to E4M3FN and E5M2, played
 /// back from a recording of the inputs at which the result changes.
@@ -76,8 +77,12 @@ impl Playback {
     pub const VARIANT: &str = "recorded";
 
     /// The recording of an H200 that comes with the project.
-    pub fn h200() -> Result<Self, PlaybackError> {
-        Self::parse(include_str!("../../../fixtures/hardware/h200_cast_breakpoints.txt"))
+    pub fn h200() -> &'static Self {
+        static H200: LazyLock<Playback> = LazyLock::new(|| {
+            let recording = include_str!("../../../fixtures/hardware/h200_cast_breakpoints.txt");
+            Playback::parse(recording).expect("the recording that comes with the project is whole")
+        });
+        &H200
     }
 
     /// Reads a recording.
@@ -170,26 +175,26 @@ mod tests {
     use plumbline_reference::format::{F16, NanPolicy};
     use plumbline_reference::ops::Cast;
 
-    fn h200() -> Playback {
-        Playback::h200().unwrap()
+    fn h200() -> &'static Playback {
+        Playback::h200()
     }
 
     #[test]
     fn recording_equals_the_reference_at_every_step_and_just_below_it() {
-        for (steps, to) in [(h200().e4m3, E4M3FN), (h200().e5m2, E5M2)] {
+        for (steps, to) in [(&h200().e4m3, E4M3FN), (&h200().e5m2, E5M2)] {
             let magnitudes = steps.iter().flat_map(|&(first, _)| [first, first.saturating_sub(1)]);
             let inputs: Vec<_> = magnitudes.flat_map(|x| [x, x | SIGN]).map(u64::from).collect();
             assert!(inputs.len() > 4 * 120, "the recording of {to} is short");
-            assert_agrees(&h200(), &Cast::new(F32, to).into(), &inputs);
+            assert_agrees(h200(), &Cast::new(F32, to).into(), &inputs);
         }
     }
 
     #[test]
     fn recording_equals_the_reference_at_edges_and_everywhere_between() {
         for to in [E4M3FN, E5M2] {
-            assert_agrees(&h200(), &Cast::new(F32, to).into(), &edges(F32, to));
+            assert_agrees(h200(), &Cast::new(F32, to).into(), &edges(F32, to));
             let sample: Vec<_> = (0..1 << 32).step_by(99_991).collect();
-            assert_agrees(&h200(), &Cast::new(F32, to).into(), &sample);
+            assert_agrees(h200(), &Cast::new(F32, to).into(), &sample);
         }
     }
 

@@ -47,6 +47,9 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
     if let Some(filter) = &args.filter {
         registry.filter(filter, args.exact)?;
     }
+    if let Some(partition) = args.selection.partition {
+        registry.partition(partition)?;
+    }
     if args.list {
         let names: Vec<_> = registry.trials.iter().map(|trial| format!("{}: test\n", trial.name)).collect();
         super::print(&names.concat())?;
@@ -62,13 +65,16 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         ..Arguments::default()
     };
     let results = Some((args.out.as_path(), "results.jsonl"));
-    let coverage = runner::run(&registry, &args.selection, &arguments, results).with_context(|| {
-        format!("writing results to {}; choose another folder with --out", args.out.display())
-    })?;
+    let cuda = plumbline_gpu::device::probe().to_string();
+    let coverage =
+        runner::run(&registry, &args.selection, &arguments, &cuda, results).with_context(|| {
+            format!("writing results to {}; choose another folder with --out", args.out.display())
+        })?;
     if args.format == Format::Json {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {
         super::print(&format!("{coverage}\nwritten: {}", args.out.join("results.jsonl").display()))?;
     }
+    anyhow::ensure!(!coverage.is_vacuous(), "nothing was compared: the trials have no elements");
     Ok(coverage.exit_code())
 }

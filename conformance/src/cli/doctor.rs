@@ -1,7 +1,9 @@
 //! `plumbline doctor`: what this machine has and lacks.
 
+use crate::adapter::{Float8, Half, Playback};
 use crate::load::load;
 use crate::setup::fixtures;
+use plumbline_reference::Backend;
 use std::fmt::Write;
 use std::thread::available_parallelism;
 
@@ -26,7 +28,9 @@ pub(super) fn run() -> anyhow::Result<String> {
             line("fixtures", format!("{}: {cases}", folder.display()));
         }
     }
-    line("opinions", "float8 0.7, half 2.7, recorded NVIDIA H200 conversions".to_owned());
+    for backend in [&Float8 as &dyn Backend, &Half, Playback::h200()] {
+        line("opinion", format!("{}: {}", backend.name(), backend.device().name));
+    }
     Ok(text)
 }
 

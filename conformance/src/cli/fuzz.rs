@@ -1,13 +1,13 @@
 //! `plumbline fuzz`: searches for inputs on which a backend differs from the definition.
 
-use crate::adapter::Playback;
 use crate::case::Profile;
 use crate::fuzz::{Finding, Regression, Search, Target, Targets, record};
 use crate::load::load;
 use crate::registry::{REGRESSIONS, Registry};
 use crate::report::failure;
 use crate::setup::{BackendChoice, Selection, SetupError, Subject, fixtures, subjects};
-use crate::waiver;
+use crate::source::Case;
+use crate::waiver::{self, Waiver};
 use anyhow::Context;
 use plumbline_reference::ops::Op;
 use std::collections::BTreeSet;
@@ -52,13 +52,10 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Fuzzes the selected targets; the exit code.
 pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     let fixtures = fixtures()?;
-    let h200 = Playback::h200().map_err(SetupError::from)?;
-    let subjects = subjects(&selection(args, None), &h200)?;
-    let waived = waived_operations(&fixtures, &subjects)?;
-    let mut targets = Targets::new(&subjects, |subject| {
-        let of_backend = waived.iter().filter(|(backend, _)| backend == subject.backend.name());
-        of_backend.map(|(_, op)| op.clone()).collect()
-    });
+    let subjects = subjects(&selection(args, None))?;
+    let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
+    let cases = load(&fixtures.join("cases"))?;
+    let mut targets = Targets::new(&subjects, |subject, variant| waived(&waivers, &cases, subject, variant));
     let filter = args.filter.as_deref().unwrap_or_default();
     targets.filter(filter);
     if targets.targets.is_empty() {
@@ -84,7 +81,7 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
         found += 1;
         let regression = record(&folder, target, finding)
             .with_context(|| format!("a finding of {} was lost", target.name))?;
-        super::print(&report(args, target, finding, &regression, &built_in, &h200)?)?;
+        super::print(&report(args, target, finding, &regression, &built_in)?)?;
         Ok(())
     })?;
     super::print(&summary(args, &searches, &targets, found, start.elapsed()))?;
@@ -116,20 +113,14 @@ fn selection(args: &FuzzArgs, cases: Option<PathBuf>) -> Selection {
     }
 }
 
-/// Operations, with their parameters, of the cases that a waiver covers on a backend.
-fn waived_operations(fixtures: &Path, subjects: &[Subject]) -> Result<Vec<(String, Op)>, SetupError> {
-    let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
-    let cases = load(&fixtures.join("cases"))?;
-    let mut waived = Vec::new();
-    for subject in subjects {
-        let (backend, device) = (subject.backend.name(), subject.backend.device());
-        for case in &cases {
-            if waivers.iter().any(|waiver| waiver.covers(&case.name, backend, &device)) {
-                waived.push((backend.to_owned(), case.spec.op.clone()));
-            }
-        }
-    }
-    Ok(waived)
+/// Operations, with their parameters, of the cases that a waiver covers on a backend's
+/// variant.
+fn waived(waivers: &[Waiver], cases: &[Case], subject: &Subject, variant: &str) -> Vec<Op> {
+    let (backend, device) = (subject.backend.name(), subject.backend.device());
+    let covered = cases
+        .iter()
+        .filter(|case| waivers.iter().any(|waiver| waiver.covers(&case.name, backend, variant, &device)));
+    covered.map(|case| case.spec.op.clone()).collect()
 }
 
 /// Gives each target its turns until it has a finding, its samples have been tried or
@@ -178,7 +169,6 @@ fn report(
     finding: &Finding,
     regression: &Regression,
     built_in: &Path,
-    h200: &Playback,
 ) -> anyhow::Result<String> {
     let mut case = regression.case.clone();
     let replays_by_itself = regression.file.parent().is_some_and(|folder| same_folder(folder, built_in));
@@ -189,7 +179,7 @@ fn report(
         Some(regression.file.clone())
     };
     let subjects = vec![target.subject().clone()];
-    let registry = Registry::of(vec![case], subjects, &[], &selection(args, cases), h200.clone())?;
+    let registry = Registry::of(vec![case], subjects, Vec::new(), &selection(args, cases))?;
     let trial = registry.trials.iter().find(|trial| trial.variant == target.variant());
     let verdict = trial.context("the finding became a case that its backend does not do")?.run();
     let mut text = failure(&verdict);

@@ -115,6 +115,7 @@ impl Sample {
             values: Values::Dense(tensor),
             criterion: Criterion::BitExact,
             nan: None,
+            computed: true,
         });
         Ok(Built { inputs, expected: expected.collect() })
     }

@@ -5,9 +5,9 @@ use super::sample::Sample;
 use super::shrink::shrink;
 use super::strategy::Samples;
 use crate::attempt::{Attempt, attempt};
+use crate::case::Against;
 use crate::seed::{mix, of_case};
 use crate::setup::Subject;
-use crate::verdict::Outcome;
 use plumbline_reference::ops::Op;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -64,13 +64,12 @@ pub struct Targets {
 const EPOCH: u64 = 8192;
 
 impl Targets {
-    /// The targets on some backends. `waived` says which operations of a backend have a
-    /// known fault.
+    /// The targets on some backends. `waived` says which operations of a backend's
+    /// variant have a known fault.
     #[must_use]
-    pub fn new(subjects: &[Subject], waived: impl Fn(&Subject) -> Vec<Op>) -> Self {
+    pub fn new(subjects: &[Subject], waived: impl Fn(&Subject, &str) -> Vec<Op>) -> Self {
         let mut all = Self::default();
         for subject in subjects {
-            let waived = waived(subject);
             for kind in KINDS {
                 all.add(subject, kind, &waived);
             }
@@ -84,25 +83,25 @@ impl Targets {
         KINDS.iter().map(|kind| kind.name).collect()
     }
 
-    fn add(&mut self, subject: &Subject, kind: Kind, waived: &[Op]) {
+    fn add(&mut self, subject: &Subject, kind: Kind, waived: &impl Fn(&Subject, &str) -> Vec<Op>) {
         let mut by_variant = BTreeMap::<String, Vec<Op>>::new();
         for op in (kind.simple)().into_iter().filter(|op| subject.backend.supports(op).is_ok()) {
             for variant in subject.backend.variants(&op) {
                 // The definition would be compared with itself.
-                if subject.definition != Some(&variant) {
+                if subject.oracle != Some((Against::Definition, &*variant)) {
                     by_variant.entry(variant).or_default().push(op.clone());
                 }
             }
         }
         for (variant, mut simple) in by_variant {
             let name = format!("{}/{variant}/{}", subject.backend.name(), kind.name);
-            let done = simple.len();
+            let (done, waived) = (simple.len(), waived(subject, &variant));
             simple.retain(|op| !waived.contains(op));
             if simple.len() < done {
                 self.waived.insert(name.clone(), done - simple.len());
             }
             if !simple.is_empty() {
-                let scope = Scope { subject: subject.clone(), variant, waived: waived.to_vec(), simple };
+                let scope = Scope { subject: subject.clone(), variant, waived, simple };
                 self.targets.push(Target { name, scope, kind });
             }
         }
@@ -143,7 +142,7 @@ impl Target {
     }
 
     fn fails(&self, sample: &Sample) -> bool {
-        self.attempt(sample).is_some_and(|attempt| attempt.outcome != Outcome::Pass)
+        self.attempt(sample).is_some_and(|attempt| !attempt.outcome.is_ok())
     }
 
     /// Runs and judges a sample. `None` where it does not fit its operation.

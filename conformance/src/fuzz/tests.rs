@@ -10,11 +10,9 @@ use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Granularity, Op, ScaleOp
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 fn targets() -> Vec<Target> {
-    let cpu = Subject { backend: Arc::new(Cpu), own: true, definition: Some("definition") };
-    Targets::new(&[cpu], |_| Vec::new()).targets
+    Targets::new(&[Subject::foreign(Cpu)], |_, _| Vec::new()).targets
 }
 
 fn samples(target: &Target, count: usize) -> Vec<Sample> {
@@ -82,7 +80,7 @@ fn many_scaled_elements_land_at_midpoints() {
         }
         let inputs = sample.inputs().unwrap();
         for i in 0..sample.x.len() {
-            let Some(scaled) = sample.op.exact(&inputs, i).filter(|x| x.is_finite() && *x != 0.0) else {
+            let Some(scaled) = sample.op.exact(&inputs, 0, i).filter(|x| x.is_finite() && *x != 0.0) else {
                 continue;
             };
             let magnitude = scaled.abs().log2();

@@ -43,13 +43,8 @@ pub(super) fn needle(request: &Request<'_>, bits: &str, at: usize) -> Result<Ten
             "has `at: {at}`, but shape {shape:?} holds {elements} elements; count from 0"
         )));
     }
-    let needle = parse_bits(request.dtype, bits).ok_or_else(|| {
-        request.mismatch(format!(
-            "has `bits: {bits:?}`, not a pattern of {}; write it like \"{}\"",
-            request.dtype,
-            request.dtype.hex(format.max_finite())
-        ))
-    })?;
+    let needle =
+        request.dtype.parse_hex(bits).map_err(|why| request.mismatch(format!("has `bits`: {why}")))?;
     fill(request, shape, |i| if i == at as u64 { needle } else { moderate(format, mix(seed, i)) })
 }
 
@@ -83,14 +78,6 @@ fn moderate(format: Format, random: u64) -> u64 {
     // -0 is NaN in some formats.
     let negative = random >> 52 & 1 == 1 && magnitude > 0;
     format.code_at(magnitude) | if negative { format.sign_bit() } else { 0 }
-}
-
-/// A pattern in hex with all its digits.
-fn parse_bits(dtype: DType, text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x")?;
-    let complete = digits.len() == 2 * dtype.bytes() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let code = complete.then(|| u64::from_str_radix(digits, 16).ok())??;
-    (code & !dtype.code_mask() == 0).then_some(code)
 }
 
 fn shape<'a>(request: &Request<'a>) -> Result<&'a [usize], GenerateError> {

@@ -4,9 +4,9 @@
 use super::ladder::{Codes, Exact, Ladder, Sampling};
 use super::{GenerateError, Request, edges, layout, positional};
 use crate::seed::mix;
-use plumbline_reference::format::{F32, Format, Policy, Rounding};
-use plumbline_reference::ops::{DeviceScaledCast, Granularity, Op, ScaleOp, SignatureError};
-use plumbline_reference::{DType, Path, Tensor, TensorType};
+use plumbline_reference::format::{Format, Rounding};
+use plumbline_reference::ops::{DeviceScaledCast, Granularity, Op, ScaleOp};
+use plumbline_reference::{DType, Tensor, TensorType};
 
 /// With one scale: every candidate for it. With one per row or block: at each element
 /// a random candidate for its own.
@@ -28,7 +28,7 @@ pub(super) fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         return layout::list(request, &codes.into_vec());
     }
     positional::fill(request, shape, |i| {
-        let unit = units[scaling.scale_index(shape, i as usize)];
+        let unit = units[scaling.granularity.scale_index(shape, i as usize)];
         candidates.code(unit, mix(request.seed, i) as usize % candidates.count(unit))
     })
 }
@@ -43,7 +43,7 @@ fn not_scaled(request: &Request<'_>) -> GenerateError {
 /// The x that an operation scales to 1 by this scale (or absmax). `None` where no x
 /// survives the scale, or the operation does not scale and encode.
 pub(crate) fn unit(op: &Op, scale: f32) -> Option<f64> {
-    Scaling::of(op)?.unit(scale).ok()?
+    Scaling::of(op)?.unit(scale)
 }
 
 /// The x that is scaled to 1. `None` for scales that no x survives: 0, infinity, NaN.
@@ -84,47 +84,24 @@ impl Scaling {
         if self.rounding == Rounding::Stochastic {
             types.push(TensorType::new(DType::U32, shape));
         }
-        let units = request.op.signature(&types).and_then(|_| {
-            scales.codes().map(|code| self.unit(f32::from_bits(code as u32))).collect::<Result<_, _>>()
-        });
-        units.map_err(|error| request.mismatch(format!("does not fit the case: {error}")))
+        let fits = request.op.signature(&types);
+        fits.map_err(|error| request.mismatch(format!("does not fit the case: {error}")))?;
+        Ok(scales.codes().map(|code| self.unit(f32::from_bits(code as u32))).collect())
     }
 
-    fn unit(&self, scale: f32) -> Result<Unit, SignatureError> {
-        let factor = match &self.absmax {
-            Some(op) => factor_of_absmax(op, scale)?,
-            None => scale,
+    fn unit(&self, scale: f32) -> Unit {
+        let factor = match (&self.absmax, self.scale_op) {
+            (None, _) => scale,
+            (Some(op), ScaleOp::Multiply) => op.factors(scale).0,
+            (Some(op), ScaleOp::Divide | ScaleOp::Reciprocal) => op.factors(scale).1,
         };
         let unit = match self.scale_op {
             ScaleOp::Multiply => 1.0 / f64::from(factor),
             ScaleOp::Divide => f64::from(factor),
             ScaleOp::Reciprocal => 1.0 / f64::from(1.0 / factor),
         };
-        Ok(Some(unit).filter(|unit| unit.is_finite() && *unit != 0.0))
+        Some(unit).filter(|unit| unit.is_finite() && *unit != 0.0)
     }
-
-    /// Which scale element `i` of a checked `[M, K]` has.
-    fn scale_index(&self, shape: &[usize], i: usize) -> usize {
-        match self.granularity {
-            Granularity::Tensor => 0,
-            Granularity::Row => i / shape[1],
-            Granularity::Block(n) => i / n,
-        }
-    }
-}
-
-/// What the operation makes of an absmax and then scales by, `q` or `dequant`; asked of
-/// the operation itself, so that its rules for extreme values are written once.
-fn factor_of_absmax(op: &DeviceScaledCast, absmax: f32) -> Result<f32, SignatureError> {
-    let scalar = |x: f32| Tensor::from_codes(TensorType::new(F32, []), &[x.to_bits().into()]);
-    let op = DeviceScaledCast { from: F32, granularity: Granularity::Tensor, ..*op };
-    let (scale_op, op) = (op.scale_op, Op::from(op.with_policy(Policy::default())));
-    let inputs = [scalar(1.0)?, scalar(absmax)?];
-    let dequant = op.evaluate(&inputs, Path::Definition)?[1].code(0);
-    Ok(match (scale_op, op.exact(&inputs, 0)) {
-        (ScaleOp::Multiply, Some(scaled_one)) => scaled_one as f32,
-        _ => f32::from_bits(dequant as u32),
-    })
 }
 
 /// What `x` may be for a scale, by index.

@@ -3,11 +3,11 @@
 use plumbline_reference::DType;
 use plumbline_reference::format::{Class, Format};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Kind of a mismatch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// A number became NaN.
@@ -30,6 +30,8 @@ pub enum Fault {
     Tie,
     /// The neighbour of the right code, not on a tie.
     Rounding,
+    /// Bits set that no code of the type has.
+    Padding,
     /// Any other wrong value.
     Value,
 }
@@ -40,6 +42,9 @@ impl Fault {
     #[must_use]
     pub fn of(dtype: DType, right: u64, got: u64, exact: Option<f64>) -> Self {
         let Some(format) = dtype.format() else { return Self::Value };
+        if got & !dtype.code_mask() != 0 {
+            return Self::Padding;
+        }
         match (format.classify(right), format.classify(got)) {
             (Class::Nan, Class::Nan) => Self::NanBits,
             (Class::Nan, _) => Self::NanLost,
@@ -69,6 +74,7 @@ impl Fault {
             Self::Subnormal => "wrong subnormal",
             Self::Tie => "tie to the wrong neighbour",
             Self::Rounding => "one code off",
+            Self::Padding => "bits set that no code has",
             Self::Value => "wrong value",
         }
     }

@@ -30,8 +30,9 @@ pub struct OutputVerdict {
     pub mismatches: usize,
     /// Mismatches by kind of fault.
     pub faults: BTreeMap<Fault, usize>,
-    /// Largest error over its bound, where the criterion has one and all values are
-    /// finite.
+    /// Largest error over its bound, of the elements that have one: those that are
+    /// finite, under a criterion with a tolerance. More than 1 fails; an infinite one, over
+    /// a bound of 0, is `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_error_over_bound: Option<f64>,
     /// The first mismatch.
@@ -128,17 +129,21 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
     };
 
     verdict.elements = count;
+    if same_bytes(expected, actual) && expected.criterion == Criterion::BitExact {
+        (verdict.ok, verdict.bit_exact) = (true, true);
+        return verdict;
+    }
     verdict.bit_exact = true;
     let mut worst: Option<(f64, usize)> = None;
     for i in 0..count {
         let (index, right, got) = pair(i);
-        if right == got {
+        verdict.bit_exact &= right == got;
+        if right == got && expected.criterion == Criterion::BitExact {
             continue;
         }
-        verdict.bit_exact = false;
-        let exact = if output == 0 { context.op.exact(context.inputs, index) } else { None };
+        let exact = context.exact(expected, output, index);
         let (ok, ratio) = comparator.accepts(right, got, exact);
-        if ratio.is_finite() {
+        if let Some(ratio) = ratio {
             verdict.max_error_over_bound = Some(verdict.max_error_over_bound.unwrap_or(0.0).max(ratio));
         }
         if ok {
@@ -152,28 +157,38 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
             worst = Some((severity, i));
         }
         if verdict.first.is_none() {
-            verdict.first =
-                Some(element(context, output, expected.ty.dtype, actual, (index, right, got), fault));
+            verdict.first = Some(element(context, output, expected, actual, (index, right, got)));
         }
     }
     verdict.ok = verdict.mismatches == 0;
-    verdict.worst = worst.map(|(_, i)| {
-        let (index, right, got) = pair(i);
-        let exact = if output == 0 { context.op.exact(context.inputs, index) } else { None };
-        let fault = Fault::of(comparator.dtype, right, got, exact);
-        element(context, output, expected.ty.dtype, actual, (index, right, got), fault)
-    });
+    verdict.worst = worst.map(|(_, i)| element(context, output, expected, actual, pair(i)));
     verdict
+}
+
+/// Whether the whole output has the right bits, without looking at elements.
+fn same_bytes(expected: &Expected, actual: &Tensor) -> bool {
+    match &expected.values {
+        Values::Dense(right) => right.strides() == actual.strides() && right.bytes() == actual.bytes(),
+        Values::Sparse { .. } => false,
+    }
+}
+
+impl Context<'_> {
+    /// The value that the right one was rounded from, where the definition computed it.
+    fn exact(&self, expected: &Expected, output: usize, index: usize) -> Option<f64> {
+        if expected.computed { self.op.exact(self.inputs, output, index) } else { None }
+    }
 }
 
 fn element(
     context: Context<'_>,
     output: usize,
-    dtype: DType,
+    expected: &Expected,
     actual: &Tensor,
     (index, right, got): (usize, u64, u64),
-    fault: Fault,
 ) -> Element {
+    let dtype = expected.ty.dtype;
+    let fault = Fault::of(dtype, right, got, context.exact(expected, output, index));
     let names = context.op.input_names();
     let inputs = context.op.sources(context.inputs, output, index).into_iter().map(|(input, at)| {
         let tensor = &context.inputs[input];
@@ -213,44 +228,50 @@ struct Comparator {
 }
 
 impl Comparator {
-    /// Whether `got` is right where its bits differ from `right`, and its error over
-    /// the bound (NaN where there is none). `exact` is the value that `right` was
-    /// rounded from.
-    fn accepts(&self, right: u64, got: u64, exact: Option<f64>) -> (bool, f64) {
-        let Some(format) = self.dtype.format() else { return (false, f64::NAN) };
-        let (right, got) = (format.decode(right), format.decode(got));
-        if right.is_nan() || got.is_nan() {
-            let ok = right.is_nan() && got.is_nan() && self.nan == NanJudge::Class;
-            return (ok, f64::NAN);
+    /// Whether `got` is right, and its error over the bound where there is one.
+    /// `exact` is the value that `right` was rounded from.
+    fn accepts(&self, right: u64, got: u64, exact: Option<f64>) -> (bool, Option<f64>) {
+        if self.criterion == Criterion::BitExact && right == got {
+            return (true, None);
         }
-        if is_zero(right) && is_zero(got) {
-            // Zeros whose bits differ differ in sign.
-            return (false, f64::NAN);
+        let Some(format) = self.dtype.format() else { return (right == got, None) };
+        if got & !self.dtype.code_mask() != 0 {
+            return (false, None);
+        }
+        let (right_value, got_value) = (format.decode(right), format.decode(got));
+        if right_value.is_nan() || got_value.is_nan() {
+            let both = right_value.is_nan() && got_value.is_nan();
+            return (both && (self.nan == NanJudge::Class || right == got), None);
+        }
+        if is_zero(right_value) && is_zero(got_value) {
+            return (right == got, None);
         }
         let (error, bound) = match self.criterion {
-            Criterion::BitExact => return (false, f64::NAN),
+            Criterion::BitExact => return (false, None),
             Criterion::Ulp(n) => {
-                let exact = exact.unwrap_or_else(|| right.to_f64());
+                let exact = exact.unwrap_or_else(|| right_value.to_f64());
                 if !exact.is_finite() {
-                    return (false, f64::NAN);
+                    return (right == got, None);
                 }
                 let unbounded = |value: Value| match value {
                     Value::Infinite { negative } => {
-                        let beyond = 2f64.powi(format.max_exponent() + 1);
+                        let beyond = power_of_two(format.max_exponent() + 1);
                         if negative { -beyond } else { beyond }
                     }
                     value => value.to_f64(),
                 };
-                ((unbounded(got) - exact).abs(), n * ulp_below(format, exact))
+                ((unbounded(got_value) - exact).abs(), n * ulp_below(format, exact))
             }
             Criterion::Allclose { rtol, atol } => {
-                if !right.to_f64().is_finite() || !got.to_f64().is_finite() {
-                    return (false, f64::NAN);
+                let (right_value, got_value) = (right_value.to_f64(), got_value.to_f64());
+                if !right_value.is_finite() || !got_value.is_finite() {
+                    return (right == got, None);
                 }
-                ((got.to_f64() - right.to_f64()).abs(), atol + rtol * right.to_f64().abs())
+                ((got_value - right_value).abs(), atol + rtol * right_value.abs())
             }
         };
-        (error <= bound, error / bound)
+        let ratio = if error == 0.0 { 0.0 } else { error / bound };
+        (error <= bound, Some(ratio))
     }
 
     /// How bad a mismatch is: a wrong NaN or infinity is worse than any number.
@@ -274,7 +295,12 @@ fn ulp_below(format: Format, value: f64) -> f64 {
         Some(bits) => bits as i32 + exponent - i32::from(significand.is_power_of_two()),
     };
     let binade = log2.clamp(format.min_exponent(), format.max_exponent());
-    2f64.powi(binade - format.fraction_bits as i32)
+    power_of_two(binade - format.fraction_bits as i32)
+}
+
+/// `2^exponent`; `f64::powi` gives 0 for the smallest.
+fn power_of_two(exponent: i32) -> f64 {
+    Value::Finite { negative: false, significand: 1, exponent }.to_f64()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 use plumbline_reference::TensorType;
-use plumbline_reference::format::{E4M3FN, F16, F32};
+use plumbline_reference::format::{E2M1, E4M3FN, F16, F32, F64, UE4M3};
 use plumbline_reference::ops::Cast;
 
 fn verdict(
@@ -19,6 +19,7 @@ fn verdict(
         ty: ty.clone(),
         criterion,
         nan: None,
+        computed: true,
     };
     let op = Op::from(Cast::new(F32, to));
     judge(Context { op: &op, inputs: &inputs, nan }, 0, &expected, &Tensor::from_codes(ty, got).unwrap())
@@ -121,6 +122,7 @@ fn a_wrong_shape_or_type_fails_before_any_element() {
         ty,
         criterion: Criterion::BitExact,
         nan: None,
+        computed: true,
     };
     let op = Op::from(Cast::new(F32, E4M3FN));
     let context = Context { op: &op, inputs: &[], nan: NanJudge::Bits };
@@ -128,4 +130,46 @@ fn a_wrong_shape_or_type_fails_before_any_element() {
         let verdict = judge(context, 0, &expected, &Tensor::from_codes(wrong, &[0, 0]).unwrap());
         assert!(!verdict.ok && verdict.shape.is_some());
     }
+}
+
+#[test]
+fn a_given_value_is_judged_by_itself_not_by_the_operation() {
+    // The case says that 1.0 must become 448, so 1.0 is wrong.
+    let ty = TensorType::new(E4M3FN, [1]);
+    let x = [Tensor::from_codes(TensorType::new(F32, [1]), &[1f32.to_bits().into()]).unwrap()];
+    let expected = Expected {
+        values: Values::Dense(Tensor::from_codes(ty.clone(), &[0x7e]).unwrap()),
+        ty: ty.clone(),
+        criterion: Criterion::Ulp(0.5),
+        nan: None,
+        computed: false,
+    };
+    let op = Op::from(Cast::new(F32, E4M3FN));
+    let context = Context { op: &op, inputs: &x, nan: NanJudge::Class };
+    assert!(!judge(context, 0, &expected, &Tensor::from_codes(ty.clone(), &[0x38]).unwrap()).ok);
+    assert!(judge(context, 0, &expected, &Tensor::from_codes(ty, &[0x7e]).unwrap()).ok);
+}
+
+#[test]
+fn bits_outside_a_code_are_wrong_under_every_criterion() {
+    for criterion in [Criterion::BitExact, Criterion::Ulp(8.0), Criterion::Allclose { rtol: 1.0, atol: 1.0 }]
+    {
+        let verdict = verdict(criterion, NanJudge::Class, &[1f32.to_bits()], &[0x02], &[0xf2], E2M1);
+        assert_eq!(verdict.faults.keys().collect::<Vec<_>>(), [&Fault::Padding], "{criterion:?}");
+    }
+    assert!(!one(Criterion::BitExact, f32::NAN, 0x7f, 0xff, UE4M3), "NaN with padding set");
+}
+
+#[test]
+fn the_error_over_the_bound_counts_right_elements_too() {
+    let x = [1.0f32, 1.0625, 1.125].map(f32::to_bits);
+    let verdict =
+        verdict(Criterion::Ulp(1.0), NanJudge::Class, &x, &[0x38, 0x38, 0x39], &[0x38, 0x38, 0x39], E4M3FN);
+    assert_eq!((verdict.ok, verdict.bit_exact, verdict.max_error_over_bound), (true, true, Some(0.5)));
+}
+
+#[test]
+fn ulps_of_the_smallest_f64_are_not_zero() {
+    let tiny = f64::from_bits(3);
+    assert_eq!(ulp_below(F64, tiny), f64::from_bits(1));
 }

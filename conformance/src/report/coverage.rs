@@ -1,11 +1,11 @@
 //! What a run covered, and what it could not.
 
+use crate::case::Against;
 use crate::registry::{LeftOut, Registry};
 use crate::verdict::{Outcome, Verdict};
-use plumbline_reference::ops::Op;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub struct Coverage {
     pub seconds: f64,
     /// Trials by backend with variant, then by operation.
     pub trials: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Cases that a backend does not do, by backend and its reason.
+    pub unsupported: BTreeMap<String, BTreeMap<String, usize>>,
     /// What was not covered, and why.
     pub not_covered: Vec<String>,
 }
@@ -29,18 +31,15 @@ impl Coverage {
     #[must_use]
     pub fn new(verdicts: &[Verdict], registry: &Registry, cuda: &str, took: Duration) -> Self {
         let mut coverage = Self { seconds: took.as_secs_f64(), ..Self::default() };
-        let mut independent = BTreeSet::new();
         for verdict in verdicts {
             *coverage.outcomes.entry(verdict.outcome).or_default() += 1;
             coverage.elements += verdict.elements;
             let backend = format!("{}/{}", verdict.backend, verdict.variant);
             *coverage.trials.entry(backend).or_default().entry(verdict.op.name().to_owned()).or_default() +=
                 1;
-            if verdict.backend != "cpu" {
-                independent.insert(verdict.op.name());
-            }
         }
-        coverage.not_covered = not_covered(&registry.left_out, cuda, &independent);
+        coverage.unsupported = registry.left_out.unsupported.clone();
+        coverage.not_covered = not_covered(&registry.left_out, verdicts, cuda);
         coverage
     }
 
@@ -58,24 +57,49 @@ impl Coverage {
             u8::from(Outcome::ALL.iter().any(|&outcome| !outcome.is_ok() && self.count(outcome) > 0))
         }
     }
+
+    /// Whether anything was judged at all.
+    #[must_use]
+    pub fn is_vacuous(&self) -> bool {
+        self.elements == 0 && self.exit_code() == 0
+    }
 }
 
-fn not_covered(left_out: &LeftOut, cuda: &str, independent: &BTreeSet<&str>) -> Vec<String> {
-    let mut lines = vec![format!("GPU: no CUDA trials; {cuda}")];
+fn not_covered(left_out: &LeftOut, verdicts: &[Verdict], cuda: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if verdicts.iter().all(|verdict| verdict.backend != "cuda") {
+        lines.push(format!("GPU: no CUDA trials; {cuda}"));
+    }
     for (profile, cases) in &left_out.profiles {
         lines.push(format!("{cases} cases of the profile `{profile}`; run with `--profile {profile}`"));
     }
-    for (backend, cases) in &left_out.unsupported {
-        lines.push(format!("{cases} cases that {backend} does not do"));
+    for (backend, reasons) in &left_out.unsupported {
+        lines.push(format!("{} cases that {backend} does not do", reasons.values().sum::<usize>()));
     }
     if left_out.partitions > 0 {
         lines.push(format!("{} trials of other partitions", left_out.partitions));
     }
-    let alone: Vec<_> = Op::NAMES.iter().copied().filter(|op| !independent.contains(op)).collect();
+    let alone = alone(verdicts);
     if !alone.is_empty() {
-        lines.push(format!("no second implementation here judged {}", alone.join(", ")));
+        let counts: Vec<_> = alone.iter().map(|(op, count)| format!("{op} {count}")).collect();
+        lines.push(format!("cases that only the reference computed and judged: {}", counts.join(", ")));
     }
     lines
+}
+
+/// By operation, the cases whose only judge was the reference itself: no given bits, no
+/// recording, no second implementation.
+fn alone(verdicts: &[Verdict]) -> BTreeMap<&'static str, usize> {
+    let mut independent: BTreeMap<&str, (&'static str, bool)> = BTreeMap::new();
+    for verdict in verdicts {
+        let second = verdict.backend != "cpu" || verdict.oracle != Some(Against::Definition);
+        independent.entry(&verdict.case).or_insert((verdict.op.name(), false)).1 |= second;
+    }
+    let mut counts = BTreeMap::new();
+    for (op, _) in independent.into_values().filter(|(_, second)| !second) {
+        *counts.entry(op).or_default() += 1;
+    }
+    counts
 }
 
 impl fmt::Display for Coverage {

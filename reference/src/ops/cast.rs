@@ -6,7 +6,6 @@
 
 use super::encoding::{check_random, encoding_parameters, random_bits};
 use super::{Inputs, Operation, SignatureError};
-use crate::format::{Format, Policy};
 use crate::{Path, Tensor, TensorError, TensorType};
 
 encoding_parameters! {
@@ -21,18 +20,9 @@ encoding_parameters! {
     /// ```
     pub struct Cast {
         /// Format of the source.
-        pub from: Format,
+        from,
         /// Format of the result.
-        pub to: Format,
-    }
-}
-
-impl Cast {
-    /// A cast with the default policy.
-    #[must_use]
-    pub fn new(from: Format, to: Format) -> Self {
-        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
-        Self { from, to, rounding, overflow, infinities, nan, subnormals, negative_zero }
+        to,
     }
 }
 
@@ -53,7 +43,7 @@ impl Operation for Cast {
         Ok(vec![y])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+    fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
         Some(self.from.to_f64(inputs[0].code(index)))
     }
 }

@@ -42,7 +42,7 @@ impl Operation for Decode {
         Ok(vec![y])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+    fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
         Some(self.from.to_f64(inputs[0].code(index)))
     }
 }

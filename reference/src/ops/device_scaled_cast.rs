@@ -18,10 +18,10 @@
 
 use super::encoding::{
     Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at, f32_bits,
-    random_bits,
+    random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
-use crate::format::{F32, Format, Policy};
+use crate::format::F32;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,21 +30,17 @@ encoding_parameters! {
     /// Encode scaled by an absmax read from memory.
     pub struct DeviceScaledCast {
         /// Format of the source; any but f64.
-        pub from: Format,
+        from,
         /// Format of the codes.
-        pub to: Format,
+        to,
         /// How many elements share an absmax.
-        #[serde(default)]
-        pub granularity: Granularity,
+        granularity: Granularity,
         /// `x * q`, or `x / dequant`, or `x * (1 / dequant)`.
-        #[serde(default)]
-        pub scale_op: ScaleOp,
+        scale_op: ScaleOp,
         /// `dequant` where `q` is clamped.
-        #[serde(default)]
-        pub tiny: Tiny,
+        tiny: Tiny,
         /// An infinite or NaN absmax.
-        #[serde(default)]
-        pub special: Special,
+        special: Special,
     }
 }
 
@@ -71,29 +67,9 @@ pub enum Special {
 }
 
 impl DeviceScaledCast {
-    /// One absmax per tensor, with the defaults.
-    #[must_use]
-    pub fn new(from: Format, to: Format) -> Self {
-        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
-        let (granularity, scale_op, tiny, special) = Default::default();
-        Self {
-            from,
-            to,
-            granularity,
-            scale_op,
-            tiny,
-            special,
-            rounding,
-            overflow,
-            infinities,
-            nan,
-            subnormals,
-            negative_zero,
-        }
-    }
-
     /// `(q, dequant)` for an absmax.
-    fn factors(&self, a: f32) -> (f32, f32) {
+    #[must_use]
+    pub fn factors(&self, a: f32) -> (f32, f32) {
         // The largest finite value of a format with f32's exponents or fewer is exact.
         let max = self.to.to_f64(self.to.max_finite()) as f32;
         let a = match self.special {
@@ -150,14 +126,14 @@ impl Operation for DeviceScaledCast {
         Ok(vec![codes, dequant])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
-        Some(self.scaled(inputs, index).into())
+    fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {
+        (output == 0).then(|| self.scaled(inputs, index).into())
     }
 
     fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
         if output == 1 {
             return vec![(1, index)];
         }
-        vec![(0, index), (1, self.granularity.scale_index(inputs[0].shape(), index))]
+        scaled_sources(inputs, self.granularity, index)
     }
 }

@@ -7,15 +7,26 @@ use crate::{DType, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Declares the parameters of an operation that encodes: its own fields and those
-/// of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
+/// Declares the parameters of an operation that encodes: the formats, its own fields, and
+/// those of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
 macro_rules! encoding_parameters {
-    ($(#[$meta:meta])* pub struct $Name:ident { $($(#[$field_meta:meta])* pub $field:ident: $Type:ty,)* }) => {
+    (
+        $(#[$meta:meta])*
+        pub struct $Name:ident {
+            $(#[$from_meta:meta])* from,
+            $(#[$to_meta:meta])* to,
+            $($(#[$field_meta:meta])* $field:ident: $Type:ty,)*
+        }
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $Name {
-            $($(#[$field_meta])* pub $field: $Type,)*
+            $(#[$from_meta])*
+            pub from: crate::format::Format,
+            $(#[$to_meta])*
+            pub to: crate::format::Format,
+            $($(#[$field_meta])* #[serde(default)] pub $field: $Type,)*
             /// Values between two codes.
             #[serde(default)]
             pub rounding: crate::format::Rounding,
@@ -37,6 +48,22 @@ macro_rules! encoding_parameters {
         }
 
         impl $Name {
+            /// With every other parameter at its default.
+            #[must_use]
+            pub fn new(from: crate::format::Format, to: crate::format::Format) -> Self {
+                Self {
+                    from,
+                    to,
+                    $($field: Default::default(),)*
+                    rounding: Default::default(),
+                    overflow: Default::default(),
+                    infinities: Default::default(),
+                    nan: Default::default(),
+                    subnormals: Default::default(),
+                    negative_zero: Default::default(),
+                }
+            }
+
             /// The policy fields as one value.
             #[must_use]
             pub fn policy(&self) -> crate::format::Policy {
@@ -127,7 +154,8 @@ impl Granularity {
 
     /// Which scale element `i` of a tensor of that shape has.
     #[inline]
-    pub(super) fn scale_index(self, shape: &[usize], i: usize) -> usize {
+    #[must_use]
+    pub fn scale_index(self, shape: &[usize], i: usize) -> usize {
         match self {
             Self::Tensor => 0,
             Self::Row => i / shape[1],
@@ -135,6 +163,18 @@ impl Granularity {
             Self::Block(n) => i / n,
         }
     }
+}
+
+/// Where element `index` of a scaled operation comes from: `x`, its scale, and its
+/// random bits where there are any.
+pub(super) fn scaled_sources(
+    inputs: &[Tensor],
+    granularity: Granularity,
+    index: usize,
+) -> Vec<(usize, usize)> {
+    let scale = granularity.scale_index(inputs[0].shape(), index);
+    let random = (inputs.len() > 2).then_some((2, index));
+    [(0, index), (1, scale)].into_iter().chain(random).collect()
 }
 
 /// How a scale is applied: three operations that round differently.

@@ -39,10 +39,10 @@ pub trait Operation {
     /// The outputs. Called with inputs that fit the signature.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
 
-    /// The value that the definition rounds to give element `index` of the first
+    /// The value that the definition rounds to give element `index` of an
     /// output, where that value is a number of its own (`x` for a cast).
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
-        let _ = (inputs, index);
+    fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {
+        let _ = (inputs, output, index);
         None
     }
 
@@ -99,8 +99,8 @@ macro_rules! operations {
             /// # Panics
             /// If the inputs do not fit the signature or there is no such element.
             #[must_use]
-            pub fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
-                match self { $(Self::$Type(op) => op.exact(inputs, index),)* }
+            pub fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {
+                match self { $(Self::$Type(op) => op.exact(inputs, output, index),)* }
             }
 
             /// See [`Operation::sources`].

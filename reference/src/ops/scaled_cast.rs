@@ -7,48 +7,27 @@
 
 use super::encoding::{
     Granularity, ScaleOp, arithmetic, check_f32_source, check_random, encoding_parameters, f32_at,
-    random_bits,
+    random_bits, scaled_sources,
 };
 use super::{Inputs, Operation, SignatureError};
-use crate::format::{F32, Format, Policy};
+use crate::format::F32;
 use crate::{Path, Tensor, TensorError, TensorType};
 
 encoding_parameters! {
     /// Encode of a scaled value.
     pub struct ScaledCast {
         /// Format of the source; any but f64.
-        pub from: Format,
+        from,
         /// Format of the result.
-        pub to: Format,
+        to,
         /// How many elements share a scale.
-        #[serde(default)]
-        pub granularity: Granularity,
+        granularity: Granularity,
         /// Multiply, divide, or multiply by the reciprocal.
-        #[serde(default)]
-        pub scale_op: ScaleOp,
+        scale_op: ScaleOp,
     }
 }
 
 impl ScaledCast {
-    /// One scale per tensor, multiplied, with the default policy.
-    #[must_use]
-    pub fn new(from: Format, to: Format) -> Self {
-        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = Policy::default();
-        let (granularity, scale_op) = Default::default();
-        Self {
-            from,
-            to,
-            granularity,
-            scale_op,
-            rounding,
-            overflow,
-            infinities,
-            nan,
-            subnormals,
-            negative_zero,
-        }
-    }
-
     fn scaled(&self, inputs: &[Tensor], i: usize) -> f32 {
         let scale = f32_at(&inputs[1], F32, self.granularity.scale_index(inputs[0].shape(), i));
         self.scale_op.apply(f32_at(&inputs[0], self.from, i), scale)
@@ -74,11 +53,11 @@ impl Operation for ScaledCast {
         Ok(vec![y])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+    fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
         Some(self.scaled(inputs, index).into())
     }
 
     fn sources(&self, inputs: &[Tensor], _: usize, index: usize) -> Vec<(usize, usize)> {
-        vec![(0, index), (1, self.granularity.scale_index(inputs[0].shape(), index))]
+        scaled_sources(inputs, self.granularity, index)
     }
 }

@@ -3,7 +3,7 @@
 //! `y[i] = f32(f32(x[i]) * s)`, NaN canonical. Inputs: codes `x` of format `from`,
 //! `s` (f32; shape by `granularity`). Output: f32 of the shape of `x`.
 
-use super::encoding::{Granularity, check_f32_source, f32_at, f32_bits};
+use super::encoding::{Granularity, check_f32_source, f32_at, f32_bits, scaled_sources};
 use super::{Inputs, Operation, SignatureError};
 use crate::format::{F32, Format};
 use crate::{Path, Tensor, TensorError, TensorType};
@@ -45,13 +45,13 @@ impl Operation for ScaledDecode {
         Ok(vec![y])
     }
 
-    fn exact(&self, inputs: &[Tensor], index: usize) -> Option<f64> {
+    fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
         // A product of two f32 has at most 48 significant bits: exact in f64.
         let scale = f32_at(&inputs[1], F32, self.scale_index(inputs, index));
         Some(f64::from(f32_at(&inputs[0], self.from, index)) * f64::from(scale))
     }
 
     fn sources(&self, inputs: &[Tensor], _: usize, index: usize) -> Vec<(usize, usize)> {
-        vec![(0, index), (1, self.scale_index(inputs, index))]
+        scaled_sources(inputs, self.granularity, index)
     }
 }

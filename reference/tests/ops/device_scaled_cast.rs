@@ -31,7 +31,7 @@ fn cast(op: DeviceScaledCast, x: &[f32], a: f32) -> (Vec<u64>, u64) {
 
 /// What `x = 1` is multiplied by.
 fn factor(op: DeviceScaledCast, a: f32) -> f32 {
-    Op::from(op).exact(&[vector(&[1.0]), scalar(a)], 0).unwrap() as f32
+    Op::from(op).exact(&[vector(&[1.0]), scalar(a)], 0, 0).unwrap() as f32
 }
 
 #[test]
