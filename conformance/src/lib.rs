@@ -8,8 +8,10 @@
 
 pub mod adapter;
 pub mod assert;
+mod attempt;
 pub mod case;
 pub mod cli;
+pub mod fuzz;
 pub mod generate;
 pub mod judge;
 pub mod load;

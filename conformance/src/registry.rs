@@ -2,16 +2,14 @@
 //! operation. The executable and `cargo test` both take them from here, so names are
 //! the same. Nothing is computed until a trial runs.
 
+use crate::attempt::{attempt, panic_text};
 use crate::case::Against;
-use crate::judge::{Context, judge};
 use crate::load::{load, load_all};
-use crate::memory::{Execution, execute};
 use crate::replay::Replay;
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::source::Case;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
-use plumbline_reference::BackendError;
 use plumbline_reference::backend::Unsupported;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -159,13 +157,16 @@ impl Registry {
     }
 }
 
+/// What names of regressions begin with.
+pub(crate) const REGRESSIONS: &str = "regressions";
+
 /// The project's own cases, regressions and waivers.
 fn built_in(fixtures: &Path) -> Result<(Vec<Case>, Vec<Waiver>), SetupError> {
     let mut cases = load(&fixtures.join("cases"))?;
-    let regressions = fixtures.join("regressions");
+    let regressions = fixtures.join(REGRESSIONS);
     if regressions.is_dir() {
         for mut case in load_all(&regressions)? {
-            case.name = format!("regressions/{}", case.name);
+            case.name = format!("{REGRESSIONS}/{}", case.name);
             cases.push(case);
         }
     }
@@ -198,18 +199,12 @@ impl Trial {
             millis: 0,
             replay: self.context.replay.command(self),
         };
-        let mut stage = Stage::Harness;
-        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(&mut verdict, &mut stage)));
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(&mut verdict)));
         if let Err(panic) = judged {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            // A foreign backend may panic; that is its verdict. Ours may not.
-            (verdict.outcome, verdict.message) = match stage {
-                Stage::Backend => (Outcome::Crashed, Some(format!("panicked: {text}"))),
-                Stage::Harness => {
-                    (Outcome::Error, Some(format!("the harness panicked: {text}; please report it")))
-                }
-            };
+            // A panic of the backend is its verdict and does not come this far.
+            verdict.outcome = Outcome::Error;
+            verdict.message =
+                Some(format!("the harness panicked: {}; please report it", panic_text(&*panic)));
         }
         if let Some(waiver) = &self.waiver {
             if verdict.outcome == Outcome::Pass {
@@ -225,44 +220,22 @@ impl Trial {
         verdict
     }
 
-    fn judge_into(&self, verdict: &mut Verdict, stage: &mut Stage) {
+    fn judge_into(&self, verdict: &mut Verdict) {
         let op = &self.case.spec.op;
-        let mut end = |outcome, message: String| {
-            verdict.outcome = outcome;
-            verdict.message = Some(message);
-        };
         let built = match self.case.build(self.context.seed) {
             Ok(built) => built,
-            Err(error) => return end(Outcome::Error, error.to_string()),
+            Err(error) => {
+                verdict.outcome = Outcome::Error;
+                verdict.message = Some(error.to_string());
+                return;
+            }
         };
-        *stage = Stage::Backend;
-        let executed = execute(&*self.subject.backend, op, &self.variant, &built.inputs);
-        *stage = Stage::Harness;
-        let Execution { outputs, faults } = match executed {
-            Ok(execution) => execution,
-            Err(BackendError::Unsupported(why)) => return end(Outcome::Unsupported, why.to_string()),
-            Err(error) => return end(Outcome::Crashed, error.to_string()),
-        };
-        if outputs.len() != built.expected.len() {
-            return end(
-                Outcome::Fail,
-                format!("{} outputs, expected {}", outputs.len(), built.expected.len()),
-            );
-        }
-        let context = Context { op, inputs: &built.inputs, nan: self.subject.nan };
-        let pairs = built.expected.iter().zip(&outputs).enumerate();
-        verdict.outputs = pairs.map(|(i, (expected, actual))| judge(context, i, expected, actual)).collect();
-        verdict.memory = faults;
-        if !verdict.memory.is_empty() || verdict.outputs.iter().any(|output| !output.ok) {
-            verdict.outcome = Outcome::Fail;
-        }
+        let attempt = attempt(&self.subject, op, &self.variant, &built);
+        verdict.outcome = attempt.outcome;
+        verdict.outputs = attempt.outputs;
+        verdict.memory = attempt.memory;
+        verdict.message = attempt.message;
     }
-}
-
-/// Whose code runs, to know whose panic it is.
-enum Stage {
-    Harness,
-    Backend,
 }
 
 impl Subject {

@@ -10,7 +10,6 @@ use std::sync::{Mutex, PoisonError};
 ///
 /// | variant | what runs |
 /// |---|---|
-/// | `simd` | the best of the next three for this processor |
 /// | `avx512`, `avx2`, `portable` | the fast path on that instruction set and rayon's threads |
 /// | `parallel` | the definition on rayon's threads |
 /// | `definition` | the definition in one loop |
@@ -20,13 +19,10 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
-/// The variants of an operation, the usual one first.
+/// The variants of an operation, the fastest first.
 fn variants(op: &Op) -> impl Iterator<Item = (&'static str, Path)> {
-    let simd = op.has_fast_path().then(|| {
-        let forced = Simd::all().map(|simd| (simd.name(), Path::Simd(simd)));
-        [("simd", Path::Simd(Simd::best()))].into_iter().chain(forced)
-    });
-    simd.into_iter().flatten().chain([("parallel", Path::Parallel), ("definition", Path::Definition)])
+    let fast = op.has_fast_path().then(|| Simd::all().map(|simd| (simd.name(), Path::Simd(simd))));
+    fast.into_iter().flatten().chain([("parallel", Path::Parallel), ("definition", Path::Definition)])
 }
 
 fn path_of(op: &Op, variant: &str) -> Result<Path, BackendError> {

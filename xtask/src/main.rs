@@ -27,6 +27,20 @@ enum Xtask {
     #[command(disable_help_flag = true, verbatim_doc_comment)]
     Conform(PassedOn),
 
+    /// Build the plumbline executable and run `plumbline fuzz ARGS...`
+    ///
+    /// `cargo xtask fuzz --help` lists what ARGS may be. Exit code: 0 nothing found,
+    /// 1 a backend differs from the definition, 2 could not be built or run.
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
+    Fuzz(PassedOn),
+
+    /// Build the plumbline executable and run `plumbline sweep ARGS...`
+    ///
+    /// `cargo xtask sweep --help` lists what ARGS may be. Exit code: 0 every result is
+    /// right, 1 some differ, 2 could not be built or run.
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
+    Sweep(PassedOn),
+
     /// Build the plumbline executable and run `plumbline ARGS...`
     ///
     /// `cargo xtask plumbline --help` lists its commands.
@@ -52,6 +66,8 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = env::args_os().skip(2).collect();
     let outcome = match command {
         Xtask::Conform(_) => conform(&args),
+        Xtask::Fuzz(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("fuzz").args(&args))),
+        Xtask::Sweep(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("sweep").args(&args))),
         Xtask::Plumbline(_) => {
             plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
         }

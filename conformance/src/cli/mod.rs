@@ -5,6 +5,7 @@ mod check;
 mod conform;
 mod decode;
 mod doctor;
+mod fuzz;
 mod number;
 mod schema;
 mod sweep;
@@ -32,6 +33,8 @@ enum Command {
     Conform(conform::ConformArgs),
     /// Judge a cast on every input there is
     Sweep(sweep::SweepArgs),
+    /// Search for inputs on which a backend differs from the definition
+    Fuzz(fuzz::FuzzArgs),
     /// Show what a cast must give, under every policy
     Cast(cast::CastArgs),
     /// Show what a code stands for
@@ -53,6 +56,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Conform(args) => conform::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Cast(args) => print(cast::run(&args)),
         Command::Decode(args) => print(decode::run(&args)),
         Command::Check(args) => print(check::run(&args)),

@@ -10,7 +10,7 @@ use plumbline_reference::format::{BF16, F16, F32, Format, Specials};
 /// value of the target; they sample larger formats in every binade.
 const WHOLE_ALONE: u32 = 19;
 /// The same within `edges`: TF32 whole would make it three million codes.
-const WHOLE_IN_EDGES: u32 = 16;
+pub(super) const WHOLE_IN_EDGES: u32 = 16;
 
 /// The codes of a list class for the request's source and target formats.
 pub(super) fn codes(request: &Request<'_>) -> Result<Vec<u64>, GenerateError> {
@@ -33,7 +33,7 @@ pub(super) fn codes(request: &Request<'_>) -> Result<Vec<u64>, GenerateError> {
         (Class::Subnormals, target) => subnormals(&mut out, target, request.seed),
         (Class::Extremes, target) => extremes(&mut out, target),
         (Class::Nans, _) => nans(&mut out, request.seed),
-        _ => return Ok(all(source, target, request.seed)),
+        _ => return Ok(all(source, target, WHOLE_IN_EDGES, request.seed)),
     }
     let codes = out.into_vec();
     if codes.is_empty() {
@@ -43,10 +43,11 @@ pub(super) fn codes(request: &Request<'_>) -> Result<Vec<u64>, GenerateError> {
     Ok(codes)
 }
 
-/// The codes of `edges`: every class below.
-pub(super) fn all(source: Format, target: Option<Format>, seed: u64) -> Vec<u64> {
+/// The codes of `edges`: every class below. Targets of more than `whole_up_to` code bits
+/// are sampled.
+pub(super) fn all(source: Format, target: Option<Format>, whole_up_to: u32, seed: u64) -> Vec<u64> {
     let target = target.map(Ladder::new);
-    let sampling = Sampling { whole_up_to: WHOLE_IN_EDGES, seed };
+    let sampling = Sampling { whole_up_to, seed };
     let mut out = Codes::new(Ladder::new(source));
     if let Some(target) = target {
         midpoints(&mut out, target, sampling);

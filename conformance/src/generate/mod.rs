@@ -15,7 +15,10 @@ mod scaled;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use scaled::unit;
+
 use crate::case::Class;
+use ladder::{Exact, Ladder, Sampling};
 use plumbline_reference::format::Format;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{DType, Tensor, TensorError};
@@ -73,6 +76,21 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         Class::Needle { bits, at } => positional::needle(request, bits, *at),
         Class::SplitmixCodes => positional::splitmix_codes(request),
     }
+}
+
+/// Code bits up to which fuzzing takes every value of a target: its lists are made anew
+/// again and again with other samples of the larger formats.
+const WHOLE_IN_FUZZING: u32 = 8;
+
+/// The list that `edges` is, shorter for targets of more than 8 bits.
+pub(crate) fn sampled_edges(from: Format, to: Option<Format>, seed: u64) -> Vec<u64> {
+    edges::all(from, to, WHOLE_IN_FUZZING, seed)
+}
+
+/// The midpoints of a format, sampled where it has more than 8 bits.
+pub(crate) fn sampled_midpoints(to: Format, seed: u64) -> Vec<f64> {
+    let sampling = Sampling { whole_up_to: WHOLE_IN_FUZZING, seed };
+    sampling.midpoints(Ladder::new(to)).map(Exact::to_f64).collect()
 }
 
 impl Request<'_> {

@@ -12,7 +12,7 @@ use plumbline_reference::{DType, Tensor, TensorType};
 /// a random candidate for its own.
 pub(super) fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
     let source = request.source()?;
-    let scaling = Scaling::of(request)?;
+    let scaling = Scaling::of(request.op).ok_or_else(|| not_scaled(request))?;
     let shape = match (request.shape, scaling.granularity) {
         (Some(shape), _) => shape,
         (None, Granularity::Tensor) => &[1],
@@ -33,6 +33,19 @@ pub(super) fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
     })
 }
 
+fn not_scaled(request: &Request<'_>) -> GenerateError {
+    request.mismatch(format!(
+        "is for operations that scale and encode, and `{}` does not; use `edges`",
+        request.op.name()
+    ))
+}
+
+/// The x that an operation scales to 1 by this scale (or absmax). `None` where no x
+/// survives the scale, or the operation does not scale and encode.
+pub(crate) fn unit(op: &Op, scale: f32) -> Option<f64> {
+    Scaling::of(op)?.unit(scale)
+}
+
 /// The x that is scaled to 1. `None` for scales that no x survives: 0, infinity, NaN.
 type Unit = Option<f64>;
 
@@ -47,20 +60,18 @@ struct Scaling {
 }
 
 impl Scaling {
-    fn of(request: &Request<'_>) -> Result<Self, GenerateError> {
-        match request.op {
+    /// `None` for operations that do not scale and encode.
+    fn of(op: &Op) -> Option<Self> {
+        match op {
             Op::ScaledCast(op) => {
                 let (to, granularity, scale_op, rounding) = (op.to, op.granularity, op.scale_op, op.rounding);
-                Ok(Self { to, granularity, scale_op, rounding, absmax: None })
+                Some(Self { to, granularity, scale_op, rounding, absmax: None })
             }
             Op::DeviceScaledCast(op) => {
                 let (to, granularity, scale_op, rounding) = (op.to, op.granularity, op.scale_op, op.rounding);
-                Ok(Self { to, granularity, scale_op, rounding, absmax: Some(*op) })
+                Some(Self { to, granularity, scale_op, rounding, absmax: Some(*op) })
             }
-            op => Err(request.mismatch(format!(
-                "is for operations that scale and encode, and `{}` does not; use `edges`",
-                op.name()
-            ))),
+            _ => None,
         }
     }
 
@@ -114,7 +125,11 @@ impl Candidates {
             source: Ladder::new(source),
             midpoints: sampling.midpoints(Ladder::new(to)).map(Exact::to_f64).collect(),
             specials: specials(Ladder::new(source)),
-            edges: if with_edges { edges::all(source, Some(to), seed) } else { Vec::new() },
+            edges: if with_edges {
+                edges::all(source, Some(to), edges::WHOLE_IN_EDGES, seed)
+            } else {
+                Vec::new()
+            },
         }
     }
 

@@ -1,0 +1,23 @@
+//! Fuzzing: random parameters and random bits near rounding edges, compared with the
+//! definition until a backend differs.
+//!
+//! - `operation`, `shape`, `bits`: strategies, one concern each; `strategy` puts a
+//!   [`Sample`] together from them.
+//! - `shrink`: from a failing sample to the simplest one.
+//! - `target`: what is fuzzed, and the search.
+//! - `regression`: a finding as a literal case that every later run replays.
+
+mod bits;
+mod operation;
+mod regression;
+mod sample;
+mod shape;
+mod shrink;
+mod strategy;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use regression::{Regression, RegressionError, record};
+pub use sample::Sample;
+pub use target::{Finding, Search, Target, Targets};

@@ -1,0 +1,130 @@
+//! One call: an operation and its inputs.
+
+use crate::case::Criterion;
+use crate::source::{Built, Expected, Values};
+use plumbline_reference::format::{F32, Format, Rounding};
+use plumbline_reference::ops::{Granularity, Op, SignatureError};
+use plumbline_reference::{DType, Path, Tensor, TensorError, TensorType};
+
+/// An operation with the codes of its inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The operation.
+    pub op: Op,
+    /// Shape of the first input.
+    pub shape: Vec<usize>,
+    /// The first input.
+    pub x: Vec<u64>,
+    /// The scales, or the absmaxes, where the operation takes some.
+    pub scales: Vec<u64>,
+    /// The random words, where it takes some.
+    pub random: Vec<u64>,
+}
+
+/// What inputs an operation takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    /// Format of the first input.
+    pub(super) from: Option<Format>,
+    /// The format that results are rounded to.
+    pub(super) to: Option<Format>,
+    /// How the first input's elements are grouped.
+    pub(super) granularity: Granularity,
+    /// Whether each group has a scale.
+    pub(super) scaled: bool,
+    /// Whether each element has a random word.
+    pub(super) stochastic: bool,
+}
+
+impl Parts {
+    pub(super) fn of(op: &Op) -> Self {
+        let none =
+            Self { from: None, to: None, granularity: Granularity::Tensor, scaled: false, stochastic: false };
+        let stochastic = |rounding| rounding == Rounding::Stochastic;
+        match op {
+            Op::Cast(op) => {
+                let (from, to) = (Some(op.from), Some(op.to));
+                Self { from, to, stochastic: stochastic(op.rounding), ..none }
+            }
+            Op::Decode(op) => Self { from: Some(op.from), to: Some(op.to), ..none },
+            Op::Classify(op) => Self { from: Some(op.format), ..none },
+            Op::ScaledCast(op) => {
+                let (from, to, granularity) = (Some(op.from), Some(op.to), op.granularity);
+                Self { from, to, granularity, scaled: true, stochastic: stochastic(op.rounding) }
+            }
+            Op::Absmax(op) => Self { from: Some(op.from), granularity: op.granularity, ..none },
+            Op::DeviceScaledCast(op) => {
+                let (from, to, granularity) = (Some(op.from), Some(op.to), op.granularity);
+                Self { from, to, granularity, scaled: true, stochastic: stochastic(op.rounding) }
+            }
+            Op::ScaledDecode(op) => {
+                Self { from: Some(op.from), granularity: op.granularity, scaled: true, ..none }
+            }
+            // `format_info` has no inputs; others are not fuzzed.
+            _ => none,
+        }
+    }
+
+    /// How many groups the elements of a shape that fits form.
+    pub(super) fn groups(&self, shape: &[usize]) -> usize {
+        match (self.granularity, shape) {
+            (Granularity::Row, &[m, _]) => m,
+            (Granularity::Block(n), &[m, k]) => m * k.checked_div(n).unwrap_or(0),
+            _ => 1,
+        }
+    }
+
+    fn scale_shape(&self, shape: &[usize]) -> Vec<usize> {
+        match (self.granularity, shape) {
+            (Granularity::Row, &[m, _]) => vec![m],
+            (Granularity::Block(n), &[m, k]) => vec![m, k.checked_div(n).unwrap_or(0)],
+            // `[]` or `[1]`: both are right.
+            (_, [_]) => vec![1],
+            _ => vec![],
+        }
+    }
+}
+
+impl Sample {
+    /// The inputs as tensors.
+    pub fn inputs(&self) -> Result<Vec<Tensor>, TensorError> {
+        let parts = Parts::of(&self.op);
+        let mut inputs = Vec::new();
+        let mut push = |dtype: DType, shape: &[usize], codes: &[u64]| -> Result<(), TensorError> {
+            inputs.push(Tensor::from_codes(TensorType::new(dtype, shape), codes)?);
+            Ok(())
+        };
+        if let Some(from) = parts.from {
+            push(from.into(), &self.shape, &self.x)?;
+        }
+        if parts.scaled {
+            push(F32.into(), &parts.scale_shape(&self.shape), &self.scales)?;
+        }
+        if parts.stochastic {
+            push(DType::U32, &self.shape, &self.random)?;
+        }
+        Ok(inputs)
+    }
+
+    /// The inputs and what is right by the definition.
+    pub(crate) fn build(&self) -> Result<Built, SignatureError> {
+        let inputs = self.inputs()?;
+        let outputs = self.op.evaluate(&inputs, Path::Definition)?;
+        let expected = outputs.into_iter().map(|tensor| Expected {
+            ty: tensor.ty().clone(),
+            values: Values::Dense(tensor),
+            criterion: Criterion::BitExact,
+            nan: None,
+            computed: true,
+        });
+        Ok(Built { inputs, expected: expected.collect() })
+    }
+
+    /// Whether the inputs are those of the operation.
+    pub(super) fn fits(&self) -> bool {
+        self.inputs().is_ok_and(|inputs| {
+            let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
+            self.op.signature(&types).is_ok()
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Every faulty backend is found by fuzzing, shrunk, written as a case and replayed;
+//! right ones are left in peace.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "faults/catalogue.rs"]
+mod catalogue;
+mod common;
+
+use catalogue::{Fault, catalogue};
+use common::{Run, command, plumbline, run};
+use plumbline_conformance::adapter::Closure;
+use plumbline_conformance::case::{NanJudge, Profile};
+use plumbline_conformance::fuzz::{Finding, Targets, record};
+use plumbline_conformance::registry::Registry;
+use plumbline_conformance::setup::{BackendChoice, Selection, Subject};
+use plumbline_conformance::source::Case;
+use plumbline_conformance::verdict::Outcome;
+use plumbline_reference::Cpu;
+use plumbline_reference::format::{E4M3FN, F32, Policy};
+use plumbline_reference::ops::Cast;
+use std::fs;
+use std::path::Path;
+
+/// Samples in which a fault must show.
+const ENOUGH: u64 = 20_000;
+
+fn subject(fault: Fault) -> Subject {
+    Subject { backend: fault.backend.into(), nan: NanJudge::Class, oracle: None }
+}
+
+fn targets(subject: &Subject) -> Targets {
+    Targets::new(std::slice::from_ref(subject), |_, _| Vec::new())
+}
+
+fn find(subject: &Subject, seed: u64) -> Option<Finding> {
+    let Targets { targets, .. } = targets(subject);
+    assert_eq!(targets.len(), 1, "each fault is of one operation");
+    targets[0].search(seed).run(ENOUGH)
+}
+
+/// How the trials of a case on a backend end.
+fn outcomes(case: &Case, subject: Subject) -> Vec<Outcome> {
+    let selection = Selection {
+        backend: BackendChoice::Cpu,
+        profile: Profile::Quick,
+        cases: None,
+        seed: 0,
+        partition: None,
+        require_gpu: false,
+        demo_fault: false,
+    };
+    let registry = Registry::of(vec![case.clone()], vec![subject], Vec::new(), &selection).unwrap();
+    registry.trials.iter().map(|trial| trial.run().outcome).collect()
+}
+
+/// Elements that a fault needs to show itself.
+fn fewest_elements(fault: &str) -> usize {
+    match fault {
+        // The wrong lane is the eighth.
+        "one-lane-off-by-one" => 8,
+        // A number, then the NaN that gets lost.
+        "max-loses-nan-after-a-number" => 2,
+        _ => 1,
+    }
+}
+
+#[test]
+fn every_fault_is_found_shrunk_written_and_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut missed, mut count) = (Vec::new(), 0);
+    for fault in catalogue() {
+        let id = fault.id;
+        let subject = subject(fault);
+        let Some(finding) = find(&subject, 0) else {
+            missed.push(id);
+            continue;
+        };
+        assert_eq!(finding.sample.x.len(), fewest_elements(id), "{id}: {:?}", finding.sample);
+
+        let target = &targets(&subject).targets[0];
+        let regression = record(folder.path(), target, &finding).unwrap();
+        count += usize::from(!regression.known);
+        assert_eq!(outcomes(&regression.case, subject.clone()), [Outcome::Fail], "{id}");
+        let reference = Subject { nan: NanJudge::Bits, ..Subject::foreign(Cpu) };
+        assert!(
+            outcomes(&regression.case, reference).iter().all(|&outcome| outcome == Outcome::Pass),
+            "{id}"
+        );
+
+        let again = record(folder.path(), target, &finding).unwrap();
+        assert!(again.known && again.case.name == regression.case.name, "{id}: written twice");
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+
+    let check = run(command().arg("check").arg(folder.path()));
+    assert_eq!(check.code, 0, "{}", check.stderr);
+    assert!(check.stdout.contains(&format!("{count} cases are valid")), "{}", check.stdout);
+}
+
+#[test]
+fn a_panic_is_a_finding() {
+    let backend = Closure::elementwise("panics", Cast::new(F32, E4M3FN), |x| {
+        assert!(!F32.decode(x).is_nan(), "no NaN here");
+        E4M3FN.encode(F32.decode(x), &Policy::default(), 0)
+    });
+    let subject = Subject::foreign(backend);
+    let finding = find(&subject, 0).unwrap();
+    assert!(finding.sample.x.len() == 1 && F32.decode(finding.sample.x[0]).is_nan(), "{finding:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let regression = record(folder.path(), &targets(&subject).targets[0], &finding).unwrap();
+    assert!(regression.case.spec.about.as_ref().unwrap().contains("panicked: no NaN here"));
+    assert_eq!(outcomes(&regression.case, subject), [Outcome::Crashed]);
+}
+
+#[test]
+fn a_seed_stands_for_a_finding() {
+    let subject = subject(catalogue().into_iter().find(|fault| fault.id == "e5m2-ties-away").unwrap());
+    let (first, again, other) = (find(&subject, 1), find(&subject, 1), find(&subject, 2));
+    assert!(first.is_some() && first == again);
+    assert_ne!(first.unwrap().original, other.unwrap().original);
+}
+
+#[test]
+fn targets_of_one_seed_try_different_samples() {
+    let of = |id| find(&subject(catalogue().into_iter().find(|fault| fault.id == id).unwrap()), 0).unwrap();
+    assert_ne!(of("e2m1-ties-away").original.x, of("e2m1-ties-toward-zero").original.x);
+}
+
+/// A folder with the project's fixtures, without regressions.
+fn fixtures() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
+    for sub in ["cases", "regressions"] {
+        fs::create_dir(folder.path().join(sub)).unwrap();
+    }
+    for entry in fs::read_dir(own.join("cases")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join("cases").join(entry.file_name())).unwrap();
+    }
+    fs::copy(own.join("waivers.yaml"), folder.path().join("waivers.yaml")).unwrap();
+    folder
+}
+
+fn with_fixtures(fixtures: &Path, args: &[&str]) -> Run {
+    run(command().args(args).env("PLUMBLINE_FIXTURES", fixtures))
+}
+
+/// The command that a report gives.
+fn replay(report: &str) -> &str {
+    report.lines().find_map(|line| line.strip_prefix("replay ")).expect("a replay line").trim()
+}
+
+#[test]
+fn a_finding_is_replayed_by_its_command_and_by_every_later_run() {
+    let fixtures = fixtures();
+    let fuzz = ["fuzz", "--demo-fault", "--iterations", "5000"];
+    let found = with_fixtures(fixtures.path(), &fuzz);
+    assert_eq!(found.code, 1, "{}{}", found.stdout, found.stderr);
+    let file = fixtures.path().join("regressions/cast.yaml");
+    let written = fs::read_to_string(&file).unwrap();
+
+    let command = replay(&found.stdout);
+    let again = run(std::process::Command::new("sh")
+        .args(["-c", command])
+        .env("PLUMBLINE_FIXTURES", fixtures.path())
+        .env("PLUMBLINE_OUT", common::results()));
+    assert_eq!(again.code, 1, "{command}: {}{}", again.stdout, again.stderr);
+    assert!(again.stdout.contains("a number became NaN"), "{}", again.stdout);
+
+    assert_eq!(with_fixtures(fixtures.path(), &["conform", "--demo-fault", "regressions/"]).code, 1);
+    let right = with_fixtures(fixtures.path(), &["conform", "regressions/"]);
+    assert_eq!(right.code, 0, "{}{}", right.stdout, right.stderr);
+    assert!(right.stdout.contains("cpu/definition"), "{}", right.stdout);
+
+    let known = with_fixtures(fixtures.path(), &fuzz);
+    assert!(known.code == 1 && known.stdout.contains("known "), "{}", known.stdout);
+    assert_eq!(fs::read_to_string(&file).unwrap(), written, "the same case again");
+}
+
+#[test]
+fn another_folder_is_replayed_as_cases_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("new/folder");
+    let args = ["fuzz", "--demo-fault", "--iterations", "5000", "--seed", "7", "--regressions"];
+    let found = run(command().args(args).arg(&folder));
+    assert_eq!(found.code, 1, "{}{}", found.stdout, found.stderr);
+    let again = run(std::process::Command::new("sh")
+        .args(["-c", replay(&found.stdout)])
+        .env("PLUMBLINE_OUT", common::results()));
+    assert_eq!(again.code, 1, "{}{}", again.stdout, again.stderr);
+}
+
+#[test]
+fn right_backends_give_no_findings() {
+    let fixtures = fixtures();
+    let none = with_fixtures(fixtures.path(), &["fuzz", "--iterations", "1500"]);
+    assert_eq!(none.code, 0, "{}{}", none.stdout, none.stderr);
+    for part in
+        ["cpu/parallel/absmax", "h200/recorded/cast", "half/software/cast: 2 operations with a waiver"]
+    {
+        assert!(none.stdout.contains(part), "no `{part}` in {}", none.stdout);
+    }
+    assert!(!none.stdout.contains("cpu/definition"), "{}", none.stdout);
+    assert_eq!(fs::read_dir(fixtures.path().join("regressions")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_done_is_exit_code_2() {
+    let fixtures = fixtures();
+    let nothing = plumbline(&["fuzz", "no/such/target"]);
+    assert_eq!(nothing.code, 2);
+    assert!(nothing.stderr.contains("fuzz --list"), "{}", nothing.stderr);
+    let waived = with_fixtures(fixtures.path(), &["fuzz", "float8/crate/classify"]);
+    assert_eq!(waived.code, 2);
+    assert!(waived.stderr.contains("waiver"), "{}", waived.stderr);
+    for args in [["--time", "0s"], ["--time", "soon"], ["--iterations", "0"], ["--iterations", "-1"]] {
+        assert_eq!(with_fixtures(fixtures.path(), &[&["fuzz"], &args[..]].concat()).code, 2, "{args:?}");
+    }
+
+    // A file in a style that no case can be added to stays as it is.
+    let file = fixtures.path().join("regressions/cast.yaml");
+    let flow =
+        "cases: [{name: a, op: {cast: {from: f32, to: e5m2}}, inputs: [{dtype: f32, generate: nans}]}]\n";
+    fs::write(&file, flow).unwrap();
+    let lost = with_fixtures(fixtures.path(), &["fuzz", "--demo-fault", "--iterations", "5000"]);
+    assert_eq!(lost.code, 2, "{}", lost.stdout);
+    assert!(lost.stderr.contains("cannot be added"), "{}", lost.stderr);
+    assert_eq!(fs::read_to_string(&file).unwrap(), flow);
+    assert_eq!(fs::read_dir(fixtures.path().join("regressions")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_time_ends_the_search() {
+    let fixtures = fixtures();
+    let timed = with_fixtures(fixtures.path(), &["fuzz", "--time", "1s", "cpu/parallel/decode"]);
+    assert_eq!(timed.code, 0, "{}{}", timed.stdout, timed.stderr);
+    assert!(timed.stdout.contains("samples in 1."), "{}", timed.stdout);
+}
