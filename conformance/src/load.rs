@@ -4,7 +4,7 @@
 //! checked [`Case`]s. Every error names file, line, case and field.
 
 use crate::case::{CaseSpec, Scalar};
-use crate::locate::{Step, line_of};
+use crate::locate::{Step, entry_lines, line_of};
 use crate::recording::Recordings;
 use crate::source::{Case, Place};
 use serde::Deserialize;
@@ -72,7 +72,7 @@ pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
 /// its subfolders, in the order of their names.
 pub fn load_all(path: &Path) -> Result<Vec<Case>, LoadError> {
     let mut files = Vec::new();
-    collect(path, &mut files)?;
+    collect(path, &mut files, &mut BTreeSet::new())?;
     let mut recordings = Recordings::default();
     let mut cases = Vec::new();
     for file in &files {
@@ -89,21 +89,30 @@ pub fn load_all(path: &Path) -> Result<Vec<Case>, LoadError> {
     }
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
+fn collect(path: &Path, files: &mut Vec<PathBuf>, seen: &mut BTreeSet<PathBuf>) -> Result<(), LoadError> {
     let failed = |error: std::io::Error| LoadError::unreadable(path, &error);
     if !path.is_dir() {
-        fs::metadata(path).map_err(failed)?;
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(LoadError::of_file(path, "is neither a file nor a folder"));
+        }
         files.push(path.to_owned());
         return Ok(());
+    }
+    if !seen.insert(path.canonicalize().map_err(failed)?) {
+        return Err(LoadError::of_file(
+            path,
+            "leads to a folder that has been read already; remove the link",
+        ));
     }
     let mut entries = fs::read_dir(path)
         .and_then(|entries| entries.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, _>>())
         .map_err(failed)?;
     entries.sort();
     for entry in entries {
-        let yaml = entry.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let extension = entry.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+        let yaml = extension.is_some_and(|extension| extension == "yaml" || extension == "yml");
         if yaml || entry.is_dir() {
-            collect(&entry, files)?;
+            collect(&entry, files, seen)?;
         }
     }
     Ok(())
@@ -136,12 +145,14 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
         return Err(place.error(None, &[Step::Key(other.clone())], &why));
     }
 
+    let lines = entry_lines(&place.text, "cases");
     let mut cases = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
+        let line = lines.get(index).copied().unwrap_or(1);
         let place = place.at([Step::Key("cases".into()), Step::Index(index)]);
         for (name, value) in expand(entry, &place)? {
             let spec = typed::<CaseSpec>(value, &place, &name, &[])?;
-            cases.push(Case::new(format!("{prefix}/{name}"), spec, place.clone(), recordings)?);
+            cases.push(Case::new(format!("{prefix}/{name}"), spec, place.clone(), line, recordings)?);
         }
     }
     Ok(cases)
@@ -213,8 +224,15 @@ fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError
     let Some(base) = base.filter(|name| !name.is_empty()) else {
         return Err(place.error(None, &[], "every case needs a `name:`, a string"));
     };
+    if base.chars().any(char::is_control) {
+        return Err(place.error(
+            None,
+            &[Step::Key("name".into())],
+            "a name has no line breaks or control characters",
+        ));
+    }
     let matrix: BTreeMap<String, Vec<Scalar>> = match entry.get("matrix") {
-        None => return Ok(vec![(base, entry)]),
+        None => BTreeMap::new(),
         Some(matrix) => typed(matrix.clone(), place, &base, &[Step::Key("matrix".into())])?,
     };
     let count = matrix.values().try_fold(1usize, |count, values| count.checked_mul(values.len()));

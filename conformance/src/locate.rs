@@ -20,6 +20,32 @@ pub(crate) fn line_of(text: &str, path: &[Step]) -> Option<usize> {
     Some(descend(&mut events, start, path))
 }
 
+/// The lines on which the entries of the sequence `key` of a file begin, in one pass.
+pub(crate) fn entry_lines(text: &str, key: &str) -> Vec<usize> {
+    let mut events = Parser::new_from_str(text).map_while(Result::ok);
+    let mut lines = Vec::new();
+    let is_start = |event: &Event<'_>| matches!(event, Event::MappingStart(..));
+    if !events.any(|(event, _)| is_start(&event)) {
+        return lines;
+    }
+    while let Some((name, _)) = events.next() {
+        let Some(value) = events.next() else { break };
+        let found = matches!(&name, Event::Scalar(text, ..) if text == key);
+        if !found {
+            skip(&mut events, &value.0);
+            continue;
+        }
+        while let Some((entry, span)) = events.next() {
+            if matches!(entry, Event::SequenceEnd) {
+                return lines;
+            }
+            lines.push(span.start.line());
+            skip(&mut events, &entry);
+        }
+    }
+    lines
+}
+
 type Spanned<'a> = (Event<'a>, Span);
 
 /// `at` is the first event of the value that `path` starts from.
@@ -103,6 +129,13 @@ cases:
         assert_eq!(line(&[key("cases"), Step::Index(0), key("op"), key("cast"), key("from")]), Some(4));
         assert_eq!(line(&[key("cases"), Step::Index(1), key("op"), key("cast"), key("roundin")]), Some(9));
         assert_eq!(line(&[key("cases"), Step::Index(1)]), Some(5));
+    }
+
+    #[test]
+    fn entries_are_found_in_one_pass() {
+        assert_eq!(entry_lines(TEXT, "cases"), [3, 5]);
+        assert_eq!(entry_lines("other: [1]\ncases: [{a: 1},\n {b: 2}]", "cases"), [2, 3]);
+        assert_eq!(entry_lines("just text", "cases"), [0; 0]);
     }
 
     #[test]

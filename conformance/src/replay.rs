@@ -18,7 +18,7 @@ impl Replay {
         // Under `cargo test` the first argument is the test's executable, which takes no
         // such options; the project's own command always does.
         let program = std::env::var("PLUMBLINE_INVOKED_AS").ok().or_else(|| {
-            let own = std::env::args().next()?;
+            let own = std::env::args_os().next()?.to_string_lossy().into_owned();
             let is_plumbline = std::path::Path::new(&own).file_stem()? == "plumbline";
             is_plumbline.then(|| quote(&own))
         });
@@ -36,7 +36,7 @@ impl Replay {
             command += " --demo-fault";
         }
         if let Some(cases) = &self.cases {
-            command += &format!(" --cases {}", quote(&cases.display().to_string()));
+            command += &format!(" --cases={}", quote(&cases.display().to_string()));
         }
         let profile = trial.case.spec.profile;
         if profile != Profile::Quick {

@@ -27,7 +27,7 @@ pub fn run(
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             started: jiff::Timestamp::now().to_string(),
-            command: std::env::args().collect(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
             seed: selection.seed,
             profile: selection.profile,
             backends: registry

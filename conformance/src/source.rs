@@ -5,7 +5,7 @@ use crate::adapter::Playback;
 use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, TensorSpec};
 use crate::generate::{Request, generate};
 use crate::load::LoadError;
-use crate::locate::{Step, line_of};
+use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
@@ -86,6 +86,7 @@ impl Case {
         name: String,
         spec: CaseSpec,
         place: Place,
+        line: usize,
         recordings: &mut Recordings,
     ) -> Result<Self, LoadError> {
         check_criterion(spec.judge)
@@ -135,7 +136,6 @@ impl Case {
                 Some(expected)
             }
         };
-        let line = line_of(&place.text, &place.path).unwrap_or(1);
         Ok(Self { name, spec, place, line, inputs, expected, built: Arc::default() })
     }
 
@@ -197,6 +197,18 @@ impl Case {
             inputs[i] = Some(tensor);
         }
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
+        let outputs = self.spec.op.signature(&types);
+        let outputs = outputs.map_err(|error| failed(&[Step::Key("op".into())], error.to_string()))?;
+        for ty in types.iter().chain(&outputs) {
+            check_size(ty).map_err(|why| failed(&[], why))?;
+        }
+        for (i, (expected, ty)) in self.expected.iter().flatten().zip(&outputs).enumerate() {
+            if expected.ty != *ty {
+                let why = format!("has shape {:?}, the operation gives {:?}", expected.ty.shape, ty.shape);
+                return Err(failed(&[Step::Key("expect".into()), Step::Index(i)], why));
+            }
+        }
 
         let expected = match &self.expected {
             Some(expected) => expected.clone(),
@@ -263,6 +275,9 @@ fn resolve_input(
             let ty = TensorType::new(dtype, shape.clone().unwrap_or(stand_in));
             check_size(&ty)?;
             let lanes = lanes.unwrap_or(1);
+            if !lanes.is_power_of_two() || lanes > MAX_LANES {
+                return Err(format!("lanes: {lanes} is not a power of two of at most {MAX_LANES}"));
+            }
             return Ok(Input::Generated {
                 ty,
                 has_shape: shape.is_some(),
@@ -273,6 +288,9 @@ fn resolve_input(
         }
         _ => return Err("needs exactly one of `bits`, `file` and `generate`".to_owned()),
     };
+    if tensor.is_some() && recorded.is_none() {
+        return Err("`tensor` goes with `file`".to_owned());
+    }
     if seed.is_some() || lanes.is_some() {
         return Err("`seed` and `lanes` go with `generate`".to_owned());
     }
@@ -351,6 +369,9 @@ fn literal(dtype: DType, shape: Option<&[usize]>, bits: &[String]) -> Result<Ten
     Tensor::from_codes(TensorType::new(dtype, shape), &codes).map_err(|error| format!("bits: {error}"))
 }
 
+/// More lanes than any vector has.
+const MAX_LANES: usize = 1024;
+
 /// Bytes of the largest tensor that a case may ask for: several copies are held at once.
 const MAX_CASE_BYTES: usize = 1 << 30;
 
@@ -369,15 +390,18 @@ fn check_size(ty: &TensorType) -> Result<(), String> {
 }
 
 fn check_criterion(criterion: Criterion) -> Result<(), String> {
-    let tolerances = match criterion {
-        Criterion::BitExact => return Ok(()),
-        Criterion::Ulp(n) => [n, 0.0],
-        Criterion::Allclose { rtol, atol } => [rtol, atol],
-    };
-    // Written so that NaN does not pass.
-    if tolerances.iter().all(|tolerance| *tolerance >= 0.0 && tolerance.is_finite()) {
-        Ok(())
-    } else {
-        Err("a tolerance is a finite number, 0 or more".to_owned())
+    // Written so that NaN does not pass. Looser ones accept a zero for anything.
+    match criterion {
+        Criterion::BitExact => Ok(()),
+        Criterion::Ulp(n) if (0.0..=1e6).contains(&n) => Ok(()),
+        Criterion::Ulp(_) => Err("a tolerance in ulp is a number from 0 to 1e6".to_owned()),
+        Criterion::Allclose { rtol, atol }
+            if (0.0..1.0).contains(&rtol) && (0.0..=f64::MAX).contains(&atol) =>
+        {
+            Ok(())
+        }
+        Criterion::Allclose { .. } => {
+            Err("the tolerance rtol is from 0 to less than 1, atol is finite and not negative".to_owned())
+        }
     }
 }

@@ -109,6 +109,9 @@ pub fn load(file: &Path, today: Date) -> Result<Vec<Waiver>, WaiverError> {
     let failed = |why: String| WaiverError::File { file: file.display().to_string(), why };
     let text = fs::read_to_string(file).map_err(|error| failed(format!("cannot be read: {error}")))?;
     let WaiverFile { waivers } = serde_yaml::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    if waivers.iter().any(|waiver| waiver.reason.trim().is_empty() || waiver.link.trim().is_empty()) {
+        return Err(failed("every waiver needs a reason and a link".to_owned()));
+    }
     match waivers.iter().find(|waiver| waiver.expires < today) {
         None => Ok(waivers),
         Some(waiver) => Err(WaiverError::Expired {

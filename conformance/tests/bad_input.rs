@@ -298,3 +298,34 @@ fn a_gpu_that_is_required_but_missing() {
         refused(&run, &["no CUDA device"]);
     }
 }
+
+#[test]
+fn a_folder_that_holds_itself() {
+    let folder = Folder::new();
+    folder.write("mine.yaml", GOOD);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(".", folder.0.path().join("again")).unwrap();
+    #[cfg(unix)]
+    refused(&conform(folder.0.path()), &["again", "remove the link"]);
+}
+
+#[test]
+fn loading_takes_time_in_proportion() {
+    let entry = GOOD.trim_start_matches("cases:\n");
+    let many: String = (0..2000).map(|i| entry.replace("good", &format!("good{i}"))).collect();
+    let folder = Folder::new();
+    let file = folder.write("mine.yaml", format!("cases:\n{many}"));
+    let checked = plumbline(&["check", file.to_str().unwrap()]);
+    assert!(checked.stdout.contains("2000 cases are valid"), "{}", checked.stderr);
+}
+
+#[test]
+fn too_much_memory() {
+    let input = "shape: [2], bits: [\"0x43e80000\", \"0x43e80001\"]";
+    broken(input, "generate: edges, lanes: 131072", &["mine.yaml:5", "lanes: 131072"]);
+    broken(input, "generate: edges, lanes: 3", &["mine.yaml:5", "lanes: 3"]);
+    let many: Vec<_> = (0..1000).map(|i| i.to_string()).collect();
+    let values = many.join(", ");
+    let matrix = format!("    matrix: {{a: [{values}], b: [{values}]}}\n    op: {{cast");
+    broken("    op: {cast", &matrix, &["mine.yaml:3", "matrix", "100000 cases"]);
+}

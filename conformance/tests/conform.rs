@@ -44,5 +44,8 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let name = format!("results-{}.jsonl", std::process::id());
     let results = out.as_deref().map(|out| (out, name.as_str()));
     let coverage = runner::run(&registry, &selection, &arguments, "not probed", results)?;
+    if arguments.filter.is_none() && coverage.is_vacuous() {
+        return Err("nothing was compared: the trials have no elements".into());
+    }
     Ok(if coverage.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) })
 }

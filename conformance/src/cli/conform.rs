@@ -3,8 +3,8 @@
 use crate::registry::Registry;
 use crate::runner;
 use crate::setup::Selection;
-use anyhow::Context;
 use libtest_mimic::{Arguments, FormatSetting};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Options of `conform`.
@@ -66,15 +66,18 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
     };
     let results = Some((args.out.as_path(), "results.jsonl"));
     let cuda = plumbline_gpu::device::probe().to_string();
-    let coverage =
-        runner::run(&registry, &args.selection, &arguments, &cuda, results).with_context(|| {
-            format!("writing results to {}; choose another folder with --out", args.out.display())
-        })?;
+    let ran = runner::run(&registry, &args.selection, &arguments, &cuda, results);
+    let coverage = ran.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => error.into(),
+        _ => anyhow::Error::new(error)
+            .context(format!("writing results to {}; choose another folder with --out", args.out.display())),
+    })?;
     if args.format == Format::Json {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {
         super::print(&format!("{coverage}\nwritten: {}", args.out.join("results.jsonl").display()))?;
     }
-    anyhow::ensure!(!coverage.is_vacuous(), "nothing was compared: the trials have no elements");
+    let vacuous = args.filter.is_none() && coverage.is_vacuous();
+    anyhow::ensure!(!vacuous, "nothing was compared: the trials have no elements");
     Ok(coverage.exit_code())
 }

@@ -13,6 +13,7 @@ use plumbline_reference::DType;
 use plumbline_reference::format::{ALL, Decimal, Format, HexFloat, NanPolicy, Policy, Value};
 use rustc_apfloat::ieee::Quad;
 use rustc_apfloat::{Float, Round, Status};
+use std::cmp::Ordering;
 
 /// Longer than any decimal that matters: the midpoints of f64 have up to 1,075
 /// digits after the point. The time to read a number grows with its length squared.
@@ -163,13 +164,60 @@ fn read(text: &str) -> Option<Value> {
         "inf" | "infinity" => return Some(Value::Infinite { negative }),
         _ => {}
     }
-    let well_formed = match hex_digits(magnitude) {
-        Some(digits) => is_literal(digits, 16),
-        None => is_literal(magnitude, 10),
-    };
-    // binary128 has room for twice the digits and 16 times the exponents of f64.
-    let read = well_formed.then(|| Quad::from_str_r(magnitude, Round::TowardZero))?.ok()?;
-    Some(rounded_to_odd(read.value.to_bits(), read.status != Status::OK, negative))
+    match hex_digits(magnitude) {
+        Some(digits) => {
+            // binary128 has room for twice the digits and 16 times the exponents of f64.
+            let read =
+                is_literal(digits, 16).then(|| Quad::from_str_r(magnitude, Round::TowardZero))?.ok()?;
+            Some(rounded_to_odd(read.value.to_bits(), read.status != Status::OK, negative))
+        }
+        None => is_literal(magnitude, 10).then(|| decimal(magnitude, negative))?,
+    }
+}
+
+/// A decimal as its nearest f64, moved a quarter of an ulp toward the decimal where they
+/// differ: any rounding then decides as for the decimal itself, since what it compares
+/// with (a midpoint of a narrower format, or of f64) is that f64 or at least half an ulp
+/// away.
+fn decimal(magnitude: &str, negative: bool) -> Option<Value> {
+    let nearest: f64 = magnitude.parse().ok()?;
+    let finite = |significand, exponent| Some(Value::Finite { negative, significand, exponent });
+    // Every f64 has at most 1074 digits after the point, and this prints them all.
+    let order = Digits::of(magnitude).cmp(&Digits::of(&format!("{nearest:.1074}")));
+    match (Value::from(nearest), order) {
+        (Value::Infinite { .. }, _) => finite(1, 2000),
+        (Value::Finite { significand, exponent, .. }, Ordering::Equal) => finite(significand, exponent),
+        (Value::Finite { significand: 0, .. }, _) => finite(1, -2000),
+        (Value::Finite { significand, exponent, .. }, Ordering::Greater) => {
+            finite(4 * significand + 1, exponent - 2)
+        }
+        (Value::Finite { significand, exponent, .. }, Ordering::Less) => {
+            finite(4 * significand - 1, exponent - 2)
+        }
+        (Value::Nan { .. }, _) => None,
+    }
+}
+
+/// A decimal as `0.digits * 10^point`, without zeros at either end: ordered as numbers.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Digits {
+    point: i64,
+    digits: String,
+}
+
+impl Digits {
+    fn of(text: &str) -> Self {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        // One too long to be a number is beyond every f64 in its direction.
+        let beyond = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
+        let exponent = exponent.parse().unwrap_or(beyond).clamp(i64::MIN / 2, i64::MAX / 2);
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_start_matches('0');
+        let point = exponent + whole.len() as i64 - (all.len() - digits.len()) as i64;
+        let digits = digits.trim_end_matches('0').to_owned();
+        Self { point: if digits.is_empty() { i64::MIN } else { point }, digits }
+    }
 }
 
 /// The leading 62 bits of a binary128 and a last bit that is set if anything,

@@ -39,13 +39,18 @@ fn generate<T: JsonSchema>() -> Schema {
 /// The schema of case files: every field also takes `$name`, a matrix dimension.
 fn cases() -> Schema {
     let mut schema = generate::<CaseFile>();
+    let with_dimension = |field: &mut Value| {
+        let dimension = json!({ "type": "string", "pattern": "^\\$[A-Za-z0-9_]+$" });
+        if field.is_object() {
+            *field = json!({ "anyOf": [field.take(), dimension] });
+        }
+    };
     RecursiveTransform(|schema: &mut Schema| {
-        let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
-        for property in properties.values_mut() {
-            let dimension = json!({ "type": "string", "pattern": "^\\$[A-Za-z0-9_]+$" });
-            let is_object = property.is_object();
-            let field = property.take();
-            *property = if is_object { json!({ "anyOf": [field, dimension] }) } else { field };
+        if let Some(items) = schema.get_mut("items") {
+            with_dimension(items);
+        }
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            properties.values_mut().for_each(with_dimension);
         }
     })
     .transform(&mut schema);

@@ -5,7 +5,7 @@ use crate::adapter::{Float8, Half, Playback};
 use crate::report::brief;
 use crate::setup::Partition;
 use crate::sweep::{Findings, Oracle, Staircase, Sweep, policies};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use plumbline_reference::format::{Format, Policy};
 use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{Backend, Cpu, DType};
@@ -65,6 +65,9 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
     let Operation::Cast = args.operation;
     let all = Sweep::all_inputs(args.from)?;
     let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all));
+    ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
+    let itself = args.against == Against::Definition && args.variant.as_deref() == Some("definition");
+    ensure!(!itself, "the definition is not judged by itself; choose another --variant or --against");
     let swept: Vec<Policy> = if args.policies { policies().collect() } else { vec![args.against.policy()] };
     let mut mismatched = 0;
     for policy in swept {

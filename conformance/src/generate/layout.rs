@@ -55,9 +55,10 @@ fn repeat(
         return Err(request.mismatch(format!("has `lanes: {lanes}`; lanes must be a power of two")));
     }
     let period = if lanes > 1 { len | 1 } else { len };
-    let needed = period.checked_mul(lanes).ok_or_else(|| {
-        request.mismatch(format!("has {len} values, too many for `lanes: {lanes}`; use fewer lanes"))
-    })?;
+    let needed =
+        period.checked_mul(lanes).filter(|needed| *needed <= MAX_CODES as usize).ok_or_else(|| {
+            request.mismatch(format!("has {len} values, too many for `lanes: {lanes}`; use fewer lanes"))
+        })?;
     let ty = TensorType::new(request.dtype, request.shape.map_or_else(|| vec![needed], <[usize]>::to_vec));
     let elements = ty.elements()?;
     if elements < needed {

@@ -250,7 +250,9 @@ impl Comparator {
             Criterion::BitExact => return (false, None),
             Criterion::Ulp(n) => {
                 let exact = exact.unwrap_or_else(|| right_value.to_f64());
-                if !exact.is_finite() {
+                // An infinity counts as a number only where the value is out of range.
+                let in_range = exact.abs() <= format.to_f64(format.max_finite());
+                if !exact.is_finite() || in_range && matches!(got_value, Value::Infinite { .. }) {
                     return (right == got, None);
                 }
                 let unbounded = |value: Value| match value {
@@ -271,7 +273,8 @@ impl Comparator {
             }
         };
         let ratio = if error == 0.0 { 0.0 } else { error / bound };
-        (error <= bound, Some(ratio))
+        // An error beyond f64 is beyond every bound.
+        (error.is_finite() && error <= bound, Some(ratio))
     }
 
     /// How bad a mismatch is: a wrong NaN or infinity is worse than any number.

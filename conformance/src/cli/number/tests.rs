@@ -248,3 +248,16 @@ fn no_text_panics() {
         assert!(parse(&text, F64).is_ok());
     }
 }
+
+/// Texts just off a midpoint, further along than f64 sees.
+#[test]
+fn a_decimal_beside_a_midpoint_goes_to_its_own_side() {
+    let rounded = |text: &str, format| parse(text, format).unwrap().code;
+    let above = "1.000000059604644775390625000000000000000000000000001";
+    assert_eq!(rounded(above, F32), 0x3f80_0001);
+    assert_eq!(rounded(&above[..above.len() - 27], F32), 0x3f80_0000);
+    let tie = "0.0000000000000000026495190590114514606057127821259200572967529296875";
+    assert_eq!(rounded(tie, BF16), 0x2244);
+    assert_eq!(rounded("1.27054942088145050860248500375101946294307708740234375E-21", E8M0), 0x3a);
+    assert_eq!(rounded("432.00000000000000000000000000000000000000000000000000000001", UE4M3), 0x7e);
+}
