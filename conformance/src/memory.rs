@@ -1,8 +1,8 @@
 //! The memory contract of a call: nothing outside the elements is read or written,
 //! inputs stay as they were, and every element of every output is written.
 //!
-//! Where a backend has steps, every call is made twice, in buffers with guard zones and
-//! at an odd offset, the second time over other poison. An output that follows the
+//! Where a backend has steps, every call is made twice, in buffers with guard zones, the
+//! second time over other poison and one element further on. An output that follows the
 //! poison was not written; one that differs otherwise depends on memory outside its
 //! inputs.
 
@@ -128,9 +128,9 @@ fn guarded(
     inputs: &[Tensor],
     poison: u8,
 ) -> Result<Execution, BackendError> {
-    // One element past the guard: aligned for the element, not for a vector of them.
+    // Aligned for any vector in the first call, for the element alone in the second.
     let layout = |ty: TensorType| {
-        let offset = ty.dtype.bytes();
+        let offset = if poison == POISON[0] { 0 } else { ty.dtype.bytes() };
         Layout { guard: GUARD, offset, poison, ..Layout::contiguous(ty) }
     };
     let staged = Staged::launch(backend, op, variant, inputs, layout)?;

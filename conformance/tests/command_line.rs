@@ -4,8 +4,10 @@
 
 mod common;
 
-use common::{command, plumbline, results, run};
-use plumbline_conformance::{registry::Registry, setup::Selection};
+use common::{clean, command, plumbline, results, run};
+use plumbline_conformance::case::Profile;
+use plumbline_conformance::registry::Registry;
+use plumbline_conformance::setup::{BackendChoice, Selection};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -35,7 +37,7 @@ fn a_failure_is_replayed_by_the_command_it_prints() {
 
     // The command as printed, in a shell; results go where this test can read them.
     let out = results();
-    let again = run(std::process::Command::new("sh").args(["-c", replay]).env("PLUMBLINE_OUT", &out));
+    let again = run(clean("sh").args(["-c", replay]).env("PLUMBLINE_OUT", &out));
     assert_eq!(again.code, 1, "{}{}", again.stdout, again.stderr);
     let again = self::records(&out);
     assert_eq!(again.len(), 3, "a run, one verdict, a summary");
@@ -75,10 +77,14 @@ fn every_format_of_progress_is_understood() {
 #[test]
 fn the_executable_and_cargo_test_list_the_same_names() {
     let listed = plumbline(&["conform", "--list"]);
-    let selection: Selection = {
-        use clap::{Args, Command, FromArgMatches};
-        let command = Selection::augment_args(Command::new("x"));
-        Selection::from_arg_matches(&command.get_matches_from(["x"])).unwrap()
+    let selection = Selection {
+        backend: BackendChoice::Auto,
+        profile: Profile::Quick,
+        cases: None,
+        seed: 0,
+        partition: None,
+        require_gpu: false,
+        demo_fault: false,
     };
     let names: Vec<_> = Registry::new(&selection)
         .unwrap()

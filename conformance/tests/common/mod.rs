@@ -17,11 +17,17 @@ pub fn plumbline(args: &[&str]) -> Run {
 
 /// The executable, not yet run, in a folder of its own.
 pub fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plumbline"));
+    let mut command = clean(env!("CARGO_BIN_EXE_plumbline"));
+    command.env("PLUMBLINE_OUT", results());
+    command
+}
+
+/// A command that none of the variables set outside reaches.
+pub fn clean(program: &str) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PLUMBLINE_")) {
         command.env_remove(name);
     }
-    command.env("PLUMBLINE_OUT", results());
     command
 }
 

@@ -6,15 +6,15 @@
 //! that names what does not fit) and the definition. A new operation is a file, a
 //! `mod` line, and a line in the table below.
 
-mod absmax;
-mod cast;
-mod classify;
-mod decode;
-mod device_scaled_cast;
+pub mod absmax;
+pub mod cast;
+pub mod classify;
+pub mod decode;
+pub mod device_scaled_cast;
 mod encoding;
-mod format_info;
-mod scaled_cast;
-mod scaled_decode;
+pub mod format_info;
+pub mod scaled_cast;
+pub mod scaled_decode;
 mod signature;
 
 pub use absmax::AbsmaxNan;
