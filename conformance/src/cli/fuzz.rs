@@ -30,8 +30,7 @@ pub struct FuzzArgs {
     /// Seed; mixed with each target's name
     #[arg(long, env = "PLUMBLINE_SEED", default_value_t = 0)]
     seed: u64,
-    /// Folder for the cases that findings become; default: fixtures/regressions, or with
-    /// --demo-fault plumbline-results/regressions
+    /// Folder for the cases that findings become; default: fixtures/regressions
     #[arg(long, value_name = "DIR")]
     regressions: Option<PathBuf>,
     /// Which backends to fuzz: those on the CPU, CUDA, or all that this machine has
@@ -75,10 +74,7 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     report_each_panic_once();
     let start = Instant::now();
     let mut searches: Vec<_> = targets.targets.iter().map(|target| target.search(args.seed)).collect();
-    // What the demonstration finds is no regression of the project's.
-    let usual =
-        if args.demo_fault { "plumbline-results/regressions".into() } else { fixtures.join(REGRESSIONS) };
-    let folder = args.regressions.clone().unwrap_or(usual);
+    let folder = args.regressions.clone().unwrap_or_else(|| fixtures.join(REGRESSIONS));
     let built_in = fixtures.join(REGRESSIONS);
     let mut found = 0;
     search(args, &mut searches, start, |target, finding| {
