@@ -2,6 +2,7 @@
 
 use super::number::parse_format;
 use crate::adapter::{Float8, Half, Playback};
+use crate::case::NanJudge;
 use crate::report::brief;
 use crate::setup::Partition;
 use crate::sweep::{Findings, Oracle, Staircase, Sweep, policies};
@@ -75,7 +76,14 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
         let op = Op::from(cast);
         let oracle = args.against.oracle(&cast)?;
         let variant = args.variant.clone().unwrap_or_else(|| Cpu.variants(&op).remove(0));
-        let sweep = Sweep { cast, backend: &Cpu, variant: &variant, oracle: &oracle, inputs: inputs.clone() };
+        let sweep = Sweep {
+            cast,
+            backend: &Cpu,
+            variant: &variant,
+            oracle: &oracle,
+            nan: args.against.nan(),
+            inputs: inputs.clone(),
+        };
         let progress = Progress::new(inputs.end - inputs.start);
         let start = Instant::now();
         let findings = sweep.run(&|done| progress.show(done)).with_context(|| brief(&op))?;
@@ -94,6 +102,14 @@ impl Against {
             Self::Staircase | Self::Definition | Self::Hardware => Policy::default(),
             Self::Float8 => Policy { nan: sign_kept, ..Policy::default() },
             Self::Half => Policy { nan: sign_kept, ..Policy::IEEE },
+        }
+    }
+
+    /// NaNs of the crates need only be NaN.
+    fn nan(self) -> NanJudge {
+        match self {
+            Self::Float8 | Self::Half => NanJudge::Class,
+            Self::Staircase | Self::Definition | Self::Hardware => NanJudge::Bits,
         }
     }
 

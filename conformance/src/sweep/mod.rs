@@ -9,6 +9,7 @@ mod oracle;
 pub(crate) use oracle::policies;
 pub use oracle::{Oracle, OracleError, Staircase};
 
+use crate::case::NanJudge;
 use crate::judge::Fault;
 use plumbline_reference::format::{Format, Rounding};
 use plumbline_reference::ops::{Cast, Op};
@@ -33,6 +34,8 @@ pub struct Sweep<'a> {
     pub variant: &'a str,
     /// What it is judged by.
     pub oracle: &'a Oracle<'a>,
+    /// How NaNs compare.
+    pub nan: NanJudge,
     /// The inputs: codes of the source format.
     pub inputs: Range<u64>,
 }
@@ -127,7 +130,8 @@ impl Sweep<'_> {
             let right = right.code(i);
             // A result that is too short has no element here: wrong, whatever is right.
             let got = if i < result.len() { result.code(i) } else { !right };
-            if right == got {
+            let is_nan = |code| self.cast.to.decode(code).is_nan();
+            if right == got || self.nan == NanJudge::Class && is_nan(right) && is_nan(got) {
                 continue;
             }
             let exact = self.cast.from.to_f64(self.cast.from.code_at(input));

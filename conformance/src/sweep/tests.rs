@@ -1,12 +1,14 @@
 use super::*;
-use crate::adapter::{Closure, demo_fault};
+use crate::adapter::{Closure, Float8, demo_fault};
 use plumbline_reference::Cpu;
-use plumbline_reference::format::{ALL, BF16, E4M3FN, E4M3FNUZ, F16, F32, F64, Policy};
+use plumbline_reference::format::{ALL, BF16, E4M3FN, E4M3FNUZ, E5M2, F16, F32, F64, NanPolicy, Policy};
 
 fn sweep(cast: Cast, backend: &dyn Backend, inputs: Range<u64>) -> Findings {
     let oracle = Oracle::Staircase(Staircase::new(&cast));
     let variant = backend.variants(&cast.into()).remove(0);
-    Sweep { cast, backend, variant: &variant, oracle: &oracle, inputs }.run(&|_| ()).unwrap()
+    Sweep { cast, backend, variant: &variant, oracle: &oracle, nan: NanJudge::Bits, inputs }
+        .run(&|_| ())
+        .unwrap()
 }
 
 #[test]
@@ -23,7 +25,9 @@ fn the_staircase_is_the_definition_on_every_16_bit_input_under_every_policy() {
                 let variant = "parallel";
                 let oracle = Oracle::Staircase(Staircase::new(&cast));
                 let findings =
-                    Sweep { cast, backend: &Cpu, variant, oracle: &oracle, inputs }.run(&|_| ()).unwrap();
+                    Sweep { cast, backend: &Cpu, variant, oracle: &oracle, nan: NanJudge::Bits, inputs }
+                        .run(&|_| ())
+                        .unwrap();
                 assert_eq!((findings.inputs, findings.mismatched()), (65_536, 0), "{cast:?}: {findings:?}");
             }
         }
@@ -62,10 +66,30 @@ fn a_digest_tells_results_apart_and_does_not_depend_on_threads() {
 }
 
 #[test]
+fn a_foreign_nan_need_only_be_nan() {
+    let nans = 0x7f80_0001..0x7f81_0001;
+    let cast = Cast { nan: NanPolicy::SignKept, ..Cast::new(F32, E5M2) };
+    let oracle = Oracle::Backend { backend: &Float8, variant: Float8.variants(&cast.into()).remove(0) };
+    let mismatched = |nan| {
+        let sweep =
+            Sweep { cast, backend: &Cpu, variant: "parallel", oracle: &oracle, nan, inputs: nans.clone() };
+        sweep.run(&|_| ()).unwrap().mismatched()
+    };
+    assert_eq!((mismatched(NanJudge::Class), mismatched(NanJudge::Bits)), (0, 0x1_0000));
+}
+
+#[test]
 fn what_cannot_be_swept_is_an_error() {
     assert!(matches!(Sweep::all_inputs(F64), Err(SweepError::TooWide(_))));
     let cast = Cast { rounding: Rounding::Stochastic, ..Cast::new(F32, E4M3FN) };
     let oracle = Oracle::Backend { backend: &Cpu, variant: "definition".to_owned() };
-    let sweep = Sweep { cast, backend: &Cpu, variant: "parallel", oracle: &oracle, inputs: 0..16 };
+    let sweep = Sweep {
+        cast,
+        backend: &Cpu,
+        variant: "parallel",
+        oracle: &oracle,
+        nan: NanJudge::Bits,
+        inputs: 0..16,
+    };
     assert!(matches!(sweep.run(&|_| ()), Err(SweepError::Stochastic)));
 }
