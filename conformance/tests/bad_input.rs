@@ -310,7 +310,7 @@ fn a_folder_that_holds_itself() {
 }
 
 #[test]
-fn loading_takes_time_in_proportion() {
+fn two_thousand_cases_are_not_too_many() {
     let entry = GOOD.trim_start_matches("cases:\n");
     let many: String = (0..2000).map(|i| entry.replace("good", &format!("good{i}"))).collect();
     let folder = Folder::new();
