@@ -40,6 +40,21 @@ pub struct Selection {
     pub demo_fault: bool,
 }
 
+/// As if no option were given.
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            backend: BackendChoice::Auto,
+            profile: Profile::Quick,
+            cases: None,
+            seed: 0,
+            partition: None,
+            require_gpu: false,
+            demo_fault: false,
+        }
+    }
+}
+
 /// Which backends to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum BackendChoice {

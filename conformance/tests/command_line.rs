@@ -5,9 +5,8 @@
 mod common;
 
 use common::{clean, command, plumbline, results, run};
-use plumbline_conformance::case::Profile;
 use plumbline_conformance::registry::Registry;
-use plumbline_conformance::setup::{BackendChoice, Selection};
+use plumbline_conformance::setup::Selection;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -77,15 +76,7 @@ fn every_format_of_progress_is_understood() {
 #[test]
 fn the_executable_and_cargo_test_list_the_same_names() {
     let listed = plumbline(&["conform", "--list"]);
-    let selection = Selection {
-        backend: BackendChoice::Auto,
-        profile: Profile::Quick,
-        cases: None,
-        seed: 0,
-        partition: None,
-        require_gpu: false,
-        demo_fault: false,
-    };
+    let selection = Selection::default();
     let names: Vec<_> = Registry::new(&selection)
         .unwrap()
         .trials

@@ -7,10 +7,10 @@
 mod catalogue;
 
 use catalogue::{Fault, catalogue};
-use plumbline_conformance::case::{NanJudge, Profile};
+use plumbline_conformance::case::NanJudge;
 use plumbline_conformance::load::load;
 use plumbline_conformance::registry::Registry;
-use plumbline_conformance::setup::{BackendChoice, Selection, Subject};
+use plumbline_conformance::setup::{Selection, Subject};
 use plumbline_conformance::source::Case;
 use plumbline_conformance::verdict::Outcome;
 use std::path::Path;
@@ -20,15 +20,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn selection() -> Selection {
-    Selection {
-        backend: BackendChoice::Cpu,
-        profile: Profile::Quick,
-        cases: None,
-        seed: 0,
-        partition: None,
-        require_gpu: false,
-        demo_fault: false,
-    }
+    Selection::default()
 }
 
 /// Whether some trial of the cases that `keep` picks fails on a fault's backend.

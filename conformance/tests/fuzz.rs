@@ -10,10 +10,10 @@ mod common;
 use catalogue::{Fault, catalogue};
 use common::{Run, command, plumbline, run};
 use plumbline_conformance::adapter::Closure;
-use plumbline_conformance::case::{NanJudge, Profile};
+use plumbline_conformance::case::NanJudge;
 use plumbline_conformance::fuzz::{Finding, Targets, record};
 use plumbline_conformance::registry::Registry;
-use plumbline_conformance::setup::{BackendChoice, Selection, Subject};
+use plumbline_conformance::setup::{Selection, Subject};
 use plumbline_conformance::source::Case;
 use plumbline_conformance::verdict::Outcome;
 use plumbline_reference::Cpu;
@@ -41,15 +41,7 @@ fn find(subject: &Subject, seed: u64) -> Option<Finding> {
 
 /// How the trials of a case on a backend end.
 fn outcomes(case: &Case, subject: Subject) -> Vec<Outcome> {
-    let selection = Selection {
-        backend: BackendChoice::Cpu,
-        profile: Profile::Quick,
-        cases: None,
-        seed: 0,
-        partition: None,
-        require_gpu: false,
-        demo_fault: false,
-    };
+    let selection = Selection::default();
     let registry = Registry::of(vec![case.clone()], vec![subject], Vec::new(), &selection).unwrap();
     registry.trials.iter().map(|trial| trial.run().outcome).collect()
 }
