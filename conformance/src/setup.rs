@@ -6,6 +6,8 @@ use crate::load::LoadError;
 use crate::seed;
 use crate::waiver::WaiverError;
 use clap::builder::BoolishValueParser;
+use plumbline_gpu::Cuda;
+use plumbline_gpu::module::Cache;
 use plumbline_reference::{Backend, Cpu};
 use std::fmt;
 use std::ops::Range;
@@ -127,11 +129,6 @@ pub enum SetupError {
     /// A GPU was asked for.
     #[error(transparent)]
     NoGpu(#[from] plumbline_gpu::device::NoDevice),
-    /// There is a GPU, but no trial for it.
-    #[error(
-        "the CUDA backend does none of the selected operations; run with `--backend cpu` or `--backend auto`"
-    )]
-    NothingForCuda,
     /// Nothing is left to run.
     #[error("{0}")]
     NothingToRun(String),
@@ -188,8 +185,9 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     if selection.demo_fault {
         return Ok(vec![Subject::foreign(demo_fault())]);
     }
+    let cuda = if selection.backend == BackendChoice::Cpu { Vec::new() } else { cuda() };
     if selection.backend == BackendChoice::Cuda {
-        return Err(SetupError::NothingForCuda);
+        return Ok(cuda);
     }
     let mut subjects = vec![
         Subject::with_oracle(Cpu, Against::Definition, "definition"),
@@ -200,5 +198,17 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
         // on cases of the user's own they would only repeat those faults.
         subjects.extend([Subject::foreign(Float8), Subject::foreign(Half)]);
     }
+    subjects.extend(cuda);
     Ok(subjects)
+}
+
+/// The project's own kernels, on the first CUDA device where there is one.
+fn cuda() -> Vec<Subject> {
+    let probe = plumbline_gpu::device::probe();
+    let device = probe.devices.first();
+    let subject = |device| Subject {
+        nan: NanJudge::Bits,
+        ..Subject::foreign(Cuda::new(probe, device, Cache::of_user()))
+    };
+    device.map(subject).into_iter().collect()
 }
