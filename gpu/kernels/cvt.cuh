@@ -30,15 +30,9 @@ template <Format Source, Format Target>
 __device__ __forceinline__ Code<Target> cvt_one(Code<Source> in)
 {
     Code<Target> out;
-    if constexpr (Source.storage_bits == 64 && Target.storage_bits == 64) asm(CVT " %0, %1;" : "=l"(out) : "l"(in));
-    else if constexpr (Source.storage_bits == 64 && Target.storage_bits == 32) asm(CVT " %0, %1;" : "=r"(out) : "l"(in));
-    else if constexpr (Source.storage_bits == 64) asm(CVT " %0, %1;" : "=h"(out) : "l"(in));
-    else if constexpr (Source.storage_bits == 32 && Target.storage_bits == 64) asm(CVT " %0, %1;" : "=l"(out) : "r"(in));
-    else if constexpr (Source.storage_bits == 32 && Target.storage_bits == 32) asm(CVT " %0, %1;" : "=r"(out) : "r"(in));
+    if constexpr (Source.storage_bits == 32 && Target.storage_bits == 32) asm(CVT " %0, %1;" : "=r"(out) : "r"(in));
     else if constexpr (Source.storage_bits == 32) asm(CVT " %0, %1;" : "=h"(out) : "r"(in));
-    else if constexpr (Target.storage_bits == 64) asm(CVT " %0, %1;" : "=l"(out) : "h"(in));
-    else if constexpr (Target.storage_bits == 32) asm(CVT " %0, %1;" : "=r"(out) : "h"(in));
-    else asm(CVT " %0, %1;" : "=h"(out) : "h"(in));
+    else asm(CVT " %0, %1;" : "=r"(out) : "h"(in));
     return out;
 }
 #endif

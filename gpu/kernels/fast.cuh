@@ -1,5 +1,5 @@
-// Fast paths beside `convert`, equal to it: to f32, exactly, and from f32 under the default
-// policy or IEEE's, in about fifteen instructions without a branch.
+// Fast paths beside `convert`, equal to it, under the default policy and IEEE's: about fifteen
+// instructions without a branch.
 #pragma once
 #include "format.cuh"
 
@@ -40,60 +40,100 @@ __device__ __forceinline__ float to_f32(Code<F> code)
     }
 }
 
-// Formats that f32 rounds to by adding half of the discarded fraction.
-template <Format F>
-constexpr bool NARROWS = F.has_negative_zero() && F.fraction_bits < 23 && F.exponent_bits <= 8 &&
-                         F.low_padding == 0 && F.storage_bits <= 16 &&
-                         (F.exponent_bits < 8 || F.bias == 127);
+// Results that rounding the source's magnitude as an integer gives: the target has fewer
+// fraction bits, and no subnormal source is a normal number of the target.
+template <Format Source, Format Target>
+constexpr bool NARROWS = Source.specials == Specials::Ieee && Source.fraction_bits <= 23 && Source.low_padding == 0 &&
+                         Target.has_negative_zero() && Target.low_padding == 0 && Target.storage_bits <= 16 &&
+                         Source.fraction_bits > Target.fraction_bits && Source.bias >= Target.bias;
 
-// f32 bits to a format, to nearest even. SATURATE gives the largest finite value for
-// overflow and infinities, otherwise both give infinity; NaN is canonical.
-template <Format F, bool SATURATE>
-__device__ __forceinline__ Code<F> nearest(u32 x)
+// Rounded to nearest even. SATURATE gives the largest finite value for overflow and
+// infinities, otherwise both give infinity; NaN is canonical.
+template <Format Source, Format Target, bool SATURATE>
+__device__ __forceinline__ Code<Target> nearest(Code<Source> code)
 {
-    constexpr int SHIFT = 23 - F.fraction_bits;
-    const u32 magnitude = x & 0x7fffffff;
+    static_assert(SATURATE || Target.has_infinity(), "without infinity an overflow is NaN");
+    constexpr int SHIFT = Source.fraction_bits - Target.fraction_bits;
+    constexpr int BIAS = Source.bias - Target.bias;
+    const u32 x = code;
+    const u32 magnitude = x & u32(Source.magnitude_mask());
     const u32 even = (magnitude >> SHIFT) & 1;
     u32 result = (magnitude + ((1u << (SHIFT - 1)) - 1) + even) >> SHIFT;
-    if constexpr (F.exponent_bits < 8) {
+    if constexpr (BIAS > 0) {
         // A sum with 2^23 ulp of the smallest normal binade has the rounded multiple of that
-        // ulp in its low bits.
-        constexpr u32 magic = power_of_two(F.min_exponent() - F.fraction_bits + 23);
-        const u32 tiny = __float_as_uint(__fadd_rn(__uint_as_float(magnitude), __uint_as_float(magic))) - magic;
-        const u32 normal = result - (u32(127 - F.bias) << F.fraction_bits);
-        result = magnitude < power_of_two(F.min_exponent()) ? tiny : normal;
+        // ulp in its low bits. As bits of an f32 the magnitude lacks a power of two.
+        constexpr u32 magic = power_of_two(Target.min_exponent() - Target.fraction_bits + 23);
+        const float unscaled = __uint_as_float(magnitude << (23 - Source.fraction_bits));
+        const float sum = __fmaf_rn(unscaled, __uint_as_float(power_of_two(127 - Source.bias)), __uint_as_float(magic));
+        const u32 tiny = __float_as_uint(sum) - magic;
+        const u32 normal = result - (u32(BIAS) << Target.fraction_bits);
+        result = magnitude < u32(BIAS + 1) << Source.fraction_bits ? tiny : normal;
     }
-    constexpr u32 most = u32(SATURATE || !F.has_infinity() ? F.max_finite() : F.infinity());
-    static_assert(SATURATE || F.has_infinity(), "without infinity an overflow is NaN");
+    constexpr u32 most = u32(SATURATE ? Target.max_finite() : Target.infinity());
     result = result < most ? result : most;
-    result |= (x >> (31 - F.magnitude_bits())) & u32(F.sign_bit());
-    constexpr u32 nan = u32(F.has_nan() ? F.canonical_nan() : F.max_finite());
-    return Code<F>(magnitude > 0x7f800000 ? nan : result);
+    result |= x >> (Source.magnitude_bits() - Target.magnitude_bits()) & u32(Target.sign_bit());
+    constexpr u32 nan = u32(Target.has_nan() ? Target.canonical_nan() : Target.max_finite());
+    return Code<Target>(magnitude > u32(Source.infinity()) ? nan : result);
+}
+
+// Formats whose every value is zero or a normal number of a 16-bit target.
+template <Format Source, Format Target>
+constexpr bool IS_EXACT = WIDENS<Source> && Target.storage_bits == 16 && Source.fraction_bits <= Target.fraction_bits &&
+                          Source.max_exponent() <= Target.max_exponent() &&
+                          Source.min_exponent() - Source.fraction_bits >= Target.min_exponent() &&
+                          (Target.bias == 127 || !Source.has_infinity());
+
+template <Format Source, Format Target>
+__device__ __forceinline__ Code<Target> exact(Code<Source> code)
+{
+    const u32 x = __float_as_uint(to_f32<Source>(code));
+    constexpr int SHIFT = 23 - Target.fraction_bits;
+    if constexpr (Target.bias == 127) return Code<Target>(x >> SHIFT);
+    const u32 magnitude = x & 0x7fffffff;
+    const u32 sign = x >> 16 & 0x8000;
+    u32 result = ((magnitude >> SHIFT) - (u32(127 - Target.bias) << Target.fraction_bits)) | sign;
+    result = magnitude == 0 ? sign : result;
+    return Code<Target>(magnitude > 0x7f800000 ? u32(Target.canonical_nan()) : result);
+}
+
+// Formats that differ in the length of the fraction alone: the longer one is padded.
+template <Format Source, Format Target>
+constexpr bool PADS = Source.specials == Specials::Ieee && Target.specials == Specials::Ieee &&
+                      Source.exponent_bits == Target.exponent_bits && Source.low_padding == 0 &&
+                      Target.low_padding == 0 && Source.fraction_bits < Target.fraction_bits &&
+                      Target.storage_bits <= 32;
+
+template <Format Source, Format Target>
+__device__ __forceinline__ Code<Target> padded(Code<Source> code)
+{
+    const bool nan = (code & Source.magnitude_mask()) > Source.infinity();
+    const u32 result = u32(code) << (Target.fraction_bits - Source.fraction_bits);
+    return Code<Target>(nan ? u32(Target.canonical_nan()) : result);
 }
 
 // Under the default policy.
 template <Format Source, Format Target>
 __device__ __forceinline__ Code<Target> convert_default(Code<Source> code)
 {
-    // From 8 bits up to BF16 and F32, no value is rounded before its encoding.
-    if constexpr (NARROWS<Target> && Source.fraction_bits <= 23) {
-        return nearest<Target, true>(__float_as_uint(to_f32<Source>(code)));
-    } else {
-        return convert<Source, Target>(code, Policy(), 0);
-    }
+    if constexpr (NARROWS<Source, Target>) return nearest<Source, Target, true>(code);
+    else if constexpr (Source.fraction_bits <= 23 && NARROWS<F32, Target>) {
+        // No value is rounded before its encoding.
+        return nearest<F32, Target, true>(__float_as_uint(to_f32<Source>(code)));
+    } else return convert<Source, Target>(code, Policy(), 0);
 }
 
 // Under IEEE's policy.
 template <Format Source, Format Target>
 __device__ __forceinline__ Code<Target> convert_ieee(Code<Source> code)
 {
-    if constexpr (Target.fraction_bits == 23 && Source.fraction_bits < 23) {
+    if constexpr (PADS<Source, Target>) return padded<Source, Target>(code);
+    else if constexpr (Target.fraction_bits == 23 && Source.fraction_bits < 23) {
         return __float_as_uint(to_f32<Source>(code));
-    } else if constexpr (NARROWS<Target> && Target.has_infinity() && Source.fraction_bits <= 23) {
-        return nearest<Target, false>(__float_as_uint(to_f32<Source>(code)));
-    } else {
-        return convert<Source, Target>(code, IEEE, 0);
-    }
+    } else if constexpr (IS_EXACT<Source, Target>) return exact<Source, Target>(code);
+    else if constexpr (NARROWS<Source, Target> && Target.has_infinity()) return nearest<Source, Target, false>(code);
+    else if constexpr (Source.fraction_bits <= 23 && NARROWS<F32, Target> && Target.has_infinity()) {
+        return nearest<F32, Target, false>(__float_as_uint(to_f32<Source>(code)));
+    } else return convert<Source, Target>(code, IEEE, 0);
 }
 
 // The code of an arithmetic result: a NaN is positive, whatever sign it has.

@@ -61,6 +61,8 @@ extern "C" __global__ void digest(const u64 *words, u64 words_of_chunk, u64 chun
     constexpr u64 MULTIPLIER = 0x9E3779B97F4A7C15;
     const u64 *of_chunk = words + chunk * words_of_chunk;
     u64 sum = MULTIPLIER;
+    // Loads that do not wait for the sum hide the memory's latency.
+#pragma unroll 8
     for (u64 i = lane; i < words_of_chunk; i += 4) {
         const u64 product = (sum ^ of_chunk[i]) * MULTIPLIER;
         sum = product << 31 | product >> 33;

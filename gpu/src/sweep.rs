@@ -16,8 +16,8 @@ const SOURCE: Source = Source { name: "sweep", text: include_str!("../kernels/sw
 const THREADS: u32 = 256;
 /// Inputs that one thread of `check` takes.
 const RUN: u64 = 16;
-/// Inputs on the device at once: few enough to stay near its second-level cache.
-const BATCH: u64 = 1 << 24;
+/// Inputs on the device at once: the digest's sums of so many chunks keep it busy.
+const BATCH: u64 = 1 << 28;
 
 /// What a sweep brings back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +61,7 @@ impl Cuda {
     /// the first index of each step and its right result, the first of them at index 0.
     ///
     /// # Panics
-    /// If `chunk` is not a multiple of 32 that divides 2^24, or `steps` does not begin at 0.
+    /// If `chunk` is not a multiple of 32 that divides 2^28, or `steps` does not begin at 0.
     pub fn sweep(
         &self,
         cast: &Cast,
