@@ -4,9 +4,10 @@
 //! Where a backend has steps, every call is made twice, in buffers with guard zones, the
 //! second time over other poison and one element further on. An output that follows the
 //! poison was not written; one that differs otherwise depends on memory outside its
-//! inputs.
+//! inputs. Where it can, the call is also made on two streams at once and replayed from a
+//! recorded graph, which must give the same bits.
 
-use plumbline_reference::backend::{Buffer, Layout, Staged};
+use plumbline_reference::backend::{Buffer, Layout, Staged, Stream};
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
 use schemars::JsonSchema;
@@ -65,6 +66,32 @@ pub enum MemoryFault {
         /// The first.
         index: usize,
     },
+    /// Of two calls on two streams at once, one gave other results than a call alone.
+    #[error(
+        "{tensor}: {count} elements differ when two streams make the call at once, the first is {index}: \
+         calls share memory, or the call does not stay on its stream"
+    )]
+    Concurrent {
+        /// The buffer.
+        tensor: String,
+        /// How many.
+        count: usize,
+        /// The first.
+        index: usize,
+    },
+    /// A replay of the recorded call gave other results than the call itself.
+    #[error(
+        "{tensor}: {count} elements differ when the call is replayed from a graph, the first is {index}: \
+         it does more than what it queues on its stream, or depends on earlier calls"
+    )]
+    Replayed {
+        /// The buffer.
+        tensor: String,
+        /// How many.
+        count: usize,
+        /// The first.
+        index: usize,
+    },
 }
 
 /// The outputs of a call and what it did to memory.
@@ -76,35 +103,117 @@ pub struct Execution {
     pub faults: Vec<MemoryFault>,
 }
 
-/// Runs an operation; under the memory contract where the backend has steps.
+/// Runs an operation, `runs` times and at least twice under the memory contract where the
+/// backend has steps.
 pub fn execute(
     backend: &dyn Backend,
     op: &Op,
     variant: &str,
     inputs: &[Tensor],
+    runs: u32,
 ) -> Result<Execution, BackendError> {
     if !backend.stepwise() {
         return Ok(Execution { outputs: backend.run(op, variant, inputs)?, faults: Vec::new() });
     }
     let first = guarded(backend, op, variant, inputs, POISON[0])?;
-    let second = guarded(backend, op, variant, inputs, POISON[1])?;
     let mut faults = first.faults;
-    faults.extend(second.faults.into_iter().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
-    for (i, (first, second)) in first.outputs.iter().zip(&second.outputs).enumerate() {
-        faults.extend(compare(&format!("output {i}"), first, second));
+    let mut add = |found: Vec<MemoryFault>| {
+        for fault in found {
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
+    };
+    for run in 1..runs.max(2) {
+        let poison = POISON[run as usize % 2];
+        let again = guarded(backend, op, variant, inputs, poison)?;
+        add(again.faults);
+        for (i, (first, again)) in first.outputs.iter().zip(&again.outputs).enumerate() {
+            add(compare(&format!("output {i}"), (first, POISON[0]), (again, poison)));
+        }
     }
+    add(concurrent(backend, op, variant, inputs, &first.outputs)?);
+    add(replayed(backend, op, variant, inputs, &first.outputs)?);
     Ok(Execution { outputs: first.outputs, faults })
 }
 
-/// What two calls over different poison say of one output.
-fn compare(tensor: &str, first: &Tensor, second: &Tensor) -> Vec<MemoryFault> {
+/// Where elements lie in a guarded call: aligned for any vector over the first poison, for the
+/// element alone over the second.
+fn guarded_layout(ty: TensorType, poison: u8) -> Layout {
+    let offset = if poison == POISON[0] { 0 } else { ty.dtype.bytes() };
+    Layout { guard: GUARD, offset, poison, ..Layout::contiguous(ty) }
+}
+
+/// Two calls on two streams at once.
+fn concurrent(
+    backend: &dyn Backend,
+    op: &Op,
+    variant: &str,
+    inputs: &[Tensor],
+    outputs: &[Tensor],
+) -> Result<Vec<MemoryFault>, BackendError> {
+    if backend.streams() < 2 {
+        return Ok(Vec::new());
+    }
+    let stage = || Staged::new(backend, op, inputs, |ty| guarded_layout(ty, POISON[1]));
+    let calls = [stage()?, stage()?];
+    for (staged, stream) in calls.iter().zip(0..) {
+        staged.with_call(op, variant, Stream(stream), |call| backend.launch(call))?;
+    }
+    let fault = |tensor, count, index| MemoryFault::Concurrent { tensor, count, index };
+    let [first, second] = &calls;
+    Ok([differing(backend, first, outputs, fault)?, differing(backend, second, outputs, fault)?].concat())
+}
+
+/// Two replays of the call, recorded.
+fn replayed(
+    backend: &dyn Backend,
+    op: &Op,
+    variant: &str,
+    inputs: &[Tensor],
+    outputs: &[Tensor],
+) -> Result<Vec<MemoryFault>, BackendError> {
+    let staged = Staged::new(backend, op, inputs, |ty| guarded_layout(ty, POISON[1]))?;
+    let graph = match staged.with_call(op, variant, Stream::default(), |call| backend.capture(&[call])) {
+        Err(BackendError::NoGraphs) => return Ok(Vec::new()),
+        graph => graph?,
+    };
+    let fault = |tensor, count, index| MemoryFault::Replayed { tensor, count, index };
+    graph.replay()?;
+    let first = differing(backend, &staged, outputs, fault)?;
+    graph.replay()?;
+    Ok([first, differing(backend, &staged, outputs, fault)?].concat())
+}
+
+/// A fault for each output of a call that is not what it was.
+fn differing(
+    backend: &dyn Backend,
+    staged: &Staged,
+    outputs: &[Tensor],
+    fault: impl Fn(String, usize, usize) -> MemoryFault,
+) -> Result<Vec<MemoryFault>, BackendError> {
+    let mut faults = Vec::new();
+    for (i, (buffer, right)) in staged.outputs.iter().zip(outputs).enumerate() {
+        let now = buffer.layout().gather(&backend.download(buffer)?)?;
+        let wrong: Vec<_> = (0..right.len()).filter(|&index| now.code(index) != right.code(index)).collect();
+        if let Some(&index) = wrong.first() {
+            faults.push(fault(format!("output {i}"), wrong.len(), index));
+        }
+    }
+    Ok(faults)
+}
+
+/// What two calls say of one output, each over its poison.
+fn compare(tensor: &str, first: (&Tensor, u8), second: (&Tensor, u8)) -> Vec<MemoryFault> {
+    let ((first, poison), (second, other)) = (first, second);
     if first.bytes() == second.bytes() {
         return Vec::new();
     }
     let width = first.dtype().bytes();
     let elements = || first.bytes().chunks_exact(width).zip(second.bytes().chunks_exact(width)).enumerate();
     let is_poison = |bytes: &[u8], poison| bytes.iter().all(|&byte| byte == poison);
-    let unwritten = |a: &[u8], b: &[u8]| is_poison(a, POISON[0]) && is_poison(b, POISON[1]);
+    let unwritten =
+        |a: &[u8], b: &[u8]| poison != other && is_poison(a, poison) && is_poison(b, other);
     let indices = |pick: &dyn Fn(&[u8], &[u8]) -> bool| -> Vec<usize> {
         elements().filter(|(_, (a, b))| pick(a, b)).map(|(i, _)| i).collect()
     };
@@ -128,12 +237,7 @@ fn guarded(
     inputs: &[Tensor],
     poison: u8,
 ) -> Result<Execution, BackendError> {
-    // Aligned for any vector in the first call, for the element alone in the second.
-    let layout = |ty: TensorType| {
-        let offset = if poison == POISON[0] { 0 } else { ty.dtype.bytes() };
-        Layout { guard: GUARD, offset, poison, ..Layout::contiguous(ty) }
-    };
-    let staged = Staged::launch(backend, op, variant, inputs, layout)?;
+    let staged = Staged::launch(backend, op, variant, inputs, |ty| guarded_layout(ty, poison))?;
     let mut faults = Vec::new();
     for (i, (buffer, tensor)) in staged.inputs.iter().zip(inputs).enumerate() {
         let name = format!("input {}", op.input_names().get(i).copied().unwrap_or("?"));

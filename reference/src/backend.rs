@@ -290,6 +290,12 @@ pub trait Backend: Send + Sync {
         Err(BackendError::NotStepwise)
     }
 
+    /// Makes ready, in the background, what calls will need: compiled kernels, for one. They
+    /// work without it, later.
+    fn prepare(&self, calls: &[(&Op, &str)]) {
+        let _ = calls;
+    }
+
     /// How many streams run side by side: those numbered below this.
     fn streams(&self) -> u32 {
         1
@@ -308,7 +314,7 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// The buffers of one call that has been launched.
+/// The buffers of one call.
 pub struct Staged {
     /// Input buffers.
     pub inputs: Vec<Buffer>,
@@ -317,11 +323,10 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Allocates buffers laid out by `layout`, uploads the inputs and launches.
-    pub fn launch<B: Backend + ?Sized>(
+    /// Allocates buffers laid out by `layout` and uploads the inputs.
+    pub fn new<B: Backend + ?Sized>(
         backend: &B,
         op: &Op,
-        variant: &str,
         inputs: &[Tensor],
         layout: impl Fn(TensorType) -> Layout,
     ) -> Result<Self, BackendError> {
@@ -340,13 +345,32 @@ impl Staged {
             .collect::<Result<Vec<_>, BackendError>>()?;
         let outputs =
             outputs.into_iter().map(|ty| backend.alloc(&layout(ty))).collect::<Result<Vec<_>, _>>()?;
-        backend.launch(Launch {
-            op,
-            variant,
-            inputs: &inputs.iter().collect::<Vec<_>>(),
-            outputs: &outputs.iter().collect::<Vec<_>>(),
-            stream: Stream::default(),
-        })?;
         Ok(Self { inputs, outputs })
+    }
+
+    /// The same, and launches the call.
+    pub fn launch<B: Backend + ?Sized>(
+        backend: &B,
+        op: &Op,
+        variant: &str,
+        inputs: &[Tensor],
+        layout: impl Fn(TensorType) -> Layout,
+    ) -> Result<Self, BackendError> {
+        let staged = Self::new(backend, op, inputs, layout)?;
+        staged.with_call(op, variant, Stream::default(), |call| backend.launch(call))?;
+        Ok(staged)
+    }
+
+    /// Does something with the call on these buffers: launches or captures it.
+    pub fn with_call<T>(
+        &self,
+        op: &Op,
+        variant: &str,
+        stream: Stream,
+        act: impl FnOnce(Launch<'_>) -> T,
+    ) -> T {
+        let inputs: Vec<_> = self.inputs.iter().collect();
+        let outputs: Vec<_> = self.outputs.iter().collect();
+        act(Launch { op, variant, inputs: &inputs, outputs: &outputs, stream })
     }
 }
