@@ -9,6 +9,7 @@ mod fuzz;
 mod number;
 mod schema;
 mod sweep;
+mod worker;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, ErrorKind, Write};
@@ -45,6 +46,8 @@ enum Command {
     Doctor,
     /// Write the JSON Schema of case files, or of results.jsonl
     Schema(schema::SchemaArgs),
+    /// Run trials for a parent process, which names them on standard input
+    Worker(worker::WorkerArgs),
 }
 
 /// Runs the command line; errors are one line on stderr and exit code 2.
@@ -62,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => print(check::run(&args)),
         Command::Doctor => print(doctor::run()),
         Command::Schema(args) => print(schema::run(&args)),
+        Command::Worker(args) => worker::run(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
