@@ -263,6 +263,12 @@ fn options_that_make_no_sense() {
         (&["--seed", "x"], "seed"),
         (&["--format", "xml"], "pretty"),
         (&["--exact"], "FILTER"),
+        (&["--isolate", "sometimes"], "always"),
+        (&["--timeout", "0"], "like 60 or 0.5"),
+        (&["--timeout", "1m"], "like 60 or 0.5"),
+        (&["--device", "-1"], "device"),
+        (&["--demo-fault=flood"], "cast_465_to_nan"),
+        (&["--demo-fault=abort", "--isolate", "never"], "leave out `--isolate never`"),
         (&["--no-such-option"], "--no-such-option"),
     ] {
         let run = plumbline(&[&["conform"], args].concat());
