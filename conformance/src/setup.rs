@@ -195,7 +195,9 @@ impl Subject {
         Self::shared(Arc::new(backend))
     }
 
-    fn shared(backend: Arc<dyn Backend>) -> Self {
+    /// The same of a backend that is shared already.
+    #[must_use]
+    pub fn shared(backend: Arc<dyn Backend>) -> Self {
         Self { backend, nan: NanJudge::Class, oracle: None, isolated: false, devices: Vec::new() }
     }
 
