@@ -266,7 +266,7 @@ fn options_that_make_no_sense() {
         (&["--isolate", "sometimes"], "always"),
         (&["--timeout", "0"], "like 60 or 0.5"),
         (&["--timeout", "1m"], "like 60 or 0.5"),
-        (&["--device", "-1"], "device"),
+        (&["--device", "x"], "device"),
         (&["--demo-fault=flood"], "cast_465_to_nan"),
         (&["--demo-fault=abort", "--isolate", "never"], "leave out `--isolate never`"),
         (&["--no-such-option"], "--no-such-option"),

@@ -5,8 +5,10 @@
 mod common;
 
 use common::{Run, clean, command, plumbline, results, run};
+use plumbline_conformance::adapter::{self, DemoFault};
+use plumbline_conformance::load::load;
 use plumbline_conformance::registry::Registry;
-use plumbline_conformance::setup::Selection;
+use plumbline_conformance::setup::{Selection, Subject};
 use plumbline_conformance::verdict::{Outcome, Verdict};
 use plumbline_conformance::worker::{Isolate, Isolation, Pool};
 use serde_json::Value;
@@ -247,6 +249,28 @@ fn workers_that_cannot_be_started_do_not_stop_the_run() {
     }
 }
 
+#[test]
+fn a_crash_on_one_of_several_devices_names_it() {
+    let folder = Folder::new(CASES);
+    let demo_fault = Some(DemoFault::Abort);
+    let selection = Selection { cases: Some(folder.cases()), demo_fault, ..Selection::default() };
+    let subject = Subject {
+        isolated: true,
+        devices: vec![0, 1],
+        ..Subject::shared(adapter::demo_fault(DemoFault::Abort))
+    };
+    let cases = load(&folder.cases()).unwrap();
+    let registry = Registry::of(cases, vec![subject], Vec::new(), &selection).unwrap();
+    let isolation = Isolation { isolate: Isolate::Auto, timeout: Duration::from_secs(60) };
+    let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation).unwrap();
+    for trial in &registry.trials {
+        let verdict = pool.run(trial);
+        let outcome = if trial.name == WRONG { Outcome::Crashed } else { Outcome::Pass };
+        assert_eq!(verdict.outcome, outcome, "{verdict:?}");
+        assert!(verdict.replay.contains(" --device "), "{}", verdict.replay);
+    }
+}
+
 /// A worker with that on its standard input.
 fn worker(input: &str) -> Run {
     let folder = Folder::new(CASES);
@@ -296,8 +320,11 @@ mod linux {
     use std::io::{BufRead, BufReader};
     use std::process::Child;
 
-    /// Whether a process runs; one that has ended may still wait for its parent.
+    /// Whether a process runs; one whose threads have ended may still wait for its parent.
     fn runs(pid: u32) -> bool {
+        if fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1) {
+            return true;
+        }
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
     }
@@ -354,6 +381,24 @@ mod linux {
             verdicts.into_iter().map(|(verdict, _)| verdict).partition(|verdict| verdict.trial == WRONG);
         assert!(crashed[0].message.as_ref().unwrap().contains("signal: 9 (SIGKILL)"), "{crashed:?}");
         assert!(rest.len() == 3 && rest.iter().all(|verdict| verdict.outcome == Outcome::Pass));
+    }
+
+    #[test]
+    fn a_worker_that_ends_between_trials_is_replaced() {
+        let folder = Folder::new(CASES);
+        let selection = Selection { cases: Some(folder.cases()), ..Selection::default() };
+        let registry = Registry::new(&selection).unwrap();
+        let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(60) };
+        let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation).unwrap();
+        assert_eq!(pool.run(&registry.trials[0]).outcome, Outcome::Pass);
+        let own = |pid: &u32| {
+            let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.contains(folder.0.path().to_str().unwrap())
+        };
+        let worker = children(std::process::id()).into_iter().find(own).unwrap();
+        assert!(Command::new("kill").args(["-9", &worker.to_string()]).status().unwrap().success());
+        until("the worker ends", || !runs(worker));
+        assert_eq!(pool.run(&registry.trials[1]).outcome, Outcome::Pass);
     }
 
     #[test]

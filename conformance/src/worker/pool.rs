@@ -187,3 +187,52 @@ impl Slot {
         self.worker.get_or_insert_with(|| pool.start(device)).as_mut().map_err(|failed| &*failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::{DemoFault, demo_fault};
+    use crate::load::load;
+    use crate::setup::{Subject, fixtures};
+    use crate::worker::Isolate;
+    use std::thread;
+
+    fn pool(devices: &[u32]) -> Pool {
+        let backend = demo_fault(DemoFault::Cast465ToNan);
+        let subject = Subject { devices: devices.to_vec(), ..Subject::shared(backend) };
+        let cases = load(&fixtures().unwrap().join("cases/cast.yaml")).unwrap();
+        let selection = Selection::default();
+        let registry = Registry::of(cases, vec![subject], Vec::new(), &selection).unwrap();
+        let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(1) };
+        Pool::new("plumbline", &registry, &selection, isolation).unwrap()
+    }
+
+    #[test]
+    fn a_device_has_one_worker_at_a_time() {
+        let pool = pool(&[3, 5]);
+        let first = pool.lease(&[3, 5]);
+        let second = pool.lease(&[3, 5]);
+        let mut devices = [first.slot.device, second.slot.device];
+        devices.sort();
+        assert_eq!(devices, [Some(3), Some(5)]);
+        assert_eq!(pool.lease(&[]).slot.device, None, "what needs no device waits for none");
+        let freed = first.slot.device;
+        thread::scope(|scope| {
+            let third = scope.spawn(|| pool.lease(&[3, 5]).slot.device);
+            thread::sleep(Duration::from_millis(50));
+            assert!(!third.is_finished());
+            drop(first);
+            assert_eq!(third.join().unwrap(), freed);
+        });
+    }
+
+    #[test]
+    fn a_worker_is_told_its_device_where_there_are_several() {
+        let arguments = |pool: &Pool| -> Vec<_> {
+            pool.command(Some(3)).get_args().map(|arg| arg.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(arguments(&pool(&[3]))[0], "worker");
+        assert!(!arguments(&pool(&[3])).contains(&"--device=3".to_owned()));
+        assert!(arguments(&pool(&[3, 5])).contains(&"--device=3".to_owned()));
+    }
+}
