@@ -7,6 +7,9 @@ use crate::seed;
 use crate::waiver::WaiverError;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use plumbline_gpu::Cuda;
+use plumbline_gpu::device::DeviceInfo;
+use plumbline_gpu::module::Cache;
 use plumbline_reference::{Backend, Cpu};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -162,11 +165,14 @@ pub enum SetupError {
     /// A GPU was asked for.
     #[error(transparent)]
     NoGpu(#[from] plumbline_gpu::device::NoDevice),
-    /// There is a GPU, but no trial for it.
-    #[error(
-        "the CUDA backend does none of the selected operations; run with `--backend cpu` or `--backend auto`"
-    )]
-    NothingForCuda,
+    /// Another GPU was asked for than there are.
+    #[error("no usable GPU has the number {device}, only {there:?}; `plumbline doctor` shows what was found")]
+    NoSuchDevice {
+        /// The number asked for.
+        device: u32,
+        /// The numbers of those that there are.
+        there: Vec<u32>,
+    },
     /// Nothing is left to run.
     #[error("{0}")]
     NothingToRun(String),
@@ -236,8 +242,9 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
         let isolated = fault.needs_isolation();
         return Ok(vec![Subject { isolated, ..Subject::shared(demo_fault(fault)) }]);
     }
+    let cuda = if selection.backend == BackendChoice::Cpu { Vec::new() } else { cuda(selection.device)? };
     if selection.backend == BackendChoice::Cuda {
-        return Err(SetupError::NothingForCuda);
+        return Ok(cuda);
     }
     let mut subjects = vec![
         Subject::with_oracle(Cpu, Against::Definition, "definition"),
@@ -248,5 +255,30 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
         // on cases of the user's own they would only repeat those faults.
         subjects.extend([Subject::foreign(Float8), Subject::foreign(Half)]);
     }
+    subjects.extend(cuda);
     Ok(subjects)
+}
+
+/// The project's own kernels, where there is a CUDA device: on the one asked for, or on all
+/// that are like the first.
+fn cuda(device: Option<u32>) -> Result<Vec<Subject>, SetupError> {
+    let probe = plumbline_gpu::device::probe();
+    if device.is_some() {
+        probe.require()?;
+    }
+    let number = |found: &DeviceInfo| found.ordinal;
+    let wanted = |found: &&DeviceInfo| device.is_none_or(|device| device == found.ordinal);
+    let Some(first) = probe.devices.iter().find(wanted) else {
+        let there = probe.devices.iter().map(number).collect();
+        return device.map_or(Ok(Vec::new()), |device| Err(SetupError::NoSuchDevice { device, there }));
+    };
+    let like_first = |found: &&DeviceInfo| {
+        (&found.name, found.compute_capability) == (&first.name, first.compute_capability)
+    };
+    Ok(vec![Subject {
+        nan: NanJudge::Bits,
+        isolated: true,
+        devices: probe.devices.iter().filter(wanted).filter(like_first).map(number).collect(),
+        ..Subject::foreign(Cuda::new(probe, first, Cache::of_user()))
+    }])
 }

@@ -7,5 +7,30 @@
 //! ```
 //! println!("{}", plumbline_gpu::device::probe());
 //! ```
+//!
+//! [`Cuda`] is the backend. An operation only *plans* ([`plan`]): it says which kernels run on
+//! which addresses. Loading, launching, recording as a graph and what to do about errors are
+//! written once, against plans.
 
+mod bandwidth;
+mod cuda;
+mod defect;
 pub mod device;
+mod error;
+pub mod module;
+mod ops;
+pub mod plan;
+
+mod sweep;
+
+pub use bandwidth::Bandwidth;
+pub use cuda::Cuda;
+pub use defect::Defect;
+pub use error::CudaError;
+pub use sweep::SweepOnDevice;
+
+/// Every unit of this crate.
+#[must_use]
+pub fn units() -> Vec<module::Unit> {
+    [ops::units(), sweep::units(), vec![defect::unit()]].concat()
+}

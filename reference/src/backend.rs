@@ -79,7 +79,7 @@ pub enum BackendError {
         /// What it said.
         why: String,
     },
-    /// The implementation failed so that its device or process can no longer be used.
+    /// The implementation failed, and so will every later call in this process.
     #[error("{call}: {why}; the device cannot be used further")]
     Lost {
         /// The call that failed.
@@ -87,6 +87,9 @@ pub enum BackendError {
         /// What it said.
         why: String,
     },
+    /// The backend cannot record calls.
+    #[error("this backend cannot record calls as a graph")]
+    NoGraphs,
 }
 
 fn list(types: &[TensorType]) -> String {
@@ -238,6 +241,12 @@ impl Launch<'_> {
     }
 }
 
+/// Calls that were recorded, with the buffers they work on.
+pub trait Graph {
+    /// Queues all of them again, in order.
+    fn replay(&self) -> Result<(), BackendError>;
+}
+
 /// An implementation of operations.
 pub trait Backend: Send + Sync {
     /// Short name, the first part of a trial's name: `cpu`, `cuda`, `float8`.
@@ -279,6 +288,17 @@ pub trait Backend: Send + Sync {
     fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
         let _ = buffer;
         Err(BackendError::NotStepwise)
+    }
+
+    /// How many streams run side by side: those numbered below this.
+    fn streams(&self) -> u32 {
+        1
+    }
+
+    /// Records calls, without running them, on the first stream.
+    fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        let _ = calls;
+        Err(BackendError::NoGraphs)
     }
 
     /// Computes the operation on host tensors.

@@ -1,11 +1,13 @@
 //! The `plumbline` command line.
 
+mod bandwidth;
 mod cast;
 mod check;
 mod conform;
 mod decode;
 mod doctor;
 mod fuzz;
+mod kernels;
 mod number;
 mod schema;
 mod sweep;
@@ -44,6 +46,10 @@ enum Command {
     Check(check::CheckArgs),
     /// Say what this machine has and lacks
     Doctor,
+    /// Compile the CUDA kernels, on any machine that has NVRTC
+    Kernels(kernels::KernelsArgs),
+    /// Measure how fast the CUDA kernels move memory, beside a copy
+    Bandwidth(bandwidth::BandwidthArgs),
     /// Write the JSON Schema of case files, or of results.jsonl
     Schema(schema::SchemaArgs),
     /// Run trials for a parent process, which names them on standard input
@@ -64,6 +70,8 @@ pub fn main() -> ExitCode {
         Command::Decode(args) => print(decode::run(&args)),
         Command::Check(args) => print(check::run(&args)),
         Command::Doctor => print(doctor::run()),
+        Command::Kernels(args) => kernels::run(&args),
+        Command::Bandwidth(args) => print(bandwidth::run(&args)),
         Command::Schema(args) => print(schema::run(&args)),
         Command::Worker(args) => worker::run(&args),
     };

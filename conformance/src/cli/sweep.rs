@@ -5,8 +5,10 @@ use crate::adapter::{Float8, Half, Playback};
 use crate::case::NanJudge;
 use crate::report::brief;
 use crate::setup::Partition;
-use crate::sweep::{Findings, Oracle, Staircase, Sweep, policies};
+use crate::sweep::{Oracle, Staircase, Sweep, Swept, policies};
 use anyhow::{Context, bail, ensure};
+use plumbline_gpu::module::Cache;
+use plumbline_gpu::{Cuda, device};
 use plumbline_reference::format::{Format, Policy};
 use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{Backend, Cpu, DType};
@@ -30,10 +32,14 @@ pub struct SweepArgs {
     /// Sweep under every policy without random bits, not only the default one
     #[arg(long)]
     policies: bool,
-    /// What the results are compared with
-    #[arg(long, value_enum, default_value = "staircase")]
-    against: Against,
-    /// Which of the CPU's paths is judged; default: the usual one
+    /// What the results are compared with; default: the staircase, or the definition where
+    /// that has too many steps
+    #[arg(long, value_enum)]
+    against: Option<Against>,
+    /// What is judged: the CPU reference, or the kernels on the first CUDA device
+    #[arg(long, value_enum, default_value = "cpu")]
+    backend: Judged,
+    /// Which of its ways is judged; default: the usual one
     #[arg(long)]
     variant: Option<String>,
     /// Sweep part K of N of the inputs
@@ -45,6 +51,14 @@ pub struct SweepArgs {
 enum Operation {
     /// Elementwise encode
     Cast,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Judged {
+    /// The CPU reference
+    Cpu,
+    /// The kernels on the first CUDA device
+    Cuda,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -67,34 +81,52 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
     let all = Sweep::all_inputs(args.from)?;
     let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all));
     ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
-    let itself = args.against == Against::Definition && args.variant.as_deref() == Some("definition");
+    let against = args.against.unwrap_or_else(|| Against::usual(args.to));
+    let on_cpu = args.backend == Judged::Cpu;
+    let itself = on_cpu && against == Against::Definition && args.variant.as_deref() == Some("definition");
     ensure!(!itself, "the definition is not judged by itself; choose another --variant or --against");
-    let swept: Vec<Policy> = if args.policies { policies().collect() } else { vec![args.against.policy()] };
+    let cuda = if on_cpu {
+        None
+    } else {
+        Some(device::require().map(|device| Cuda::new(device::probe(), device, Cache::of_user()))?)
+    };
+    let backend: &dyn Backend = cuda.as_ref().map_or(&Cpu, |cuda| cuda);
+    let swept: Vec<Policy> = if args.policies { policies().collect() } else { vec![against.policy()] };
     let mut mismatched = 0;
     for policy in swept {
         let cast = Cast::new(args.from, args.to).with_policy(policy);
         let op = Op::from(cast);
-        let oracle = args.against.oracle(&cast)?;
-        let variant = args.variant.clone().unwrap_or_else(|| Cpu.variants(&op).remove(0));
+        let oracle = against.oracle(&cast)?;
+        let variant = args.variant.clone().unwrap_or_else(|| backend.variants(&op).remove(0));
         let sweep = Sweep {
             cast,
-            backend: &Cpu,
+            backend,
             variant: &variant,
             oracle: &oracle,
-            nan: args.against.nan(),
+            nan: against.nan(),
             inputs: inputs.clone(),
         };
         let progress = Progress::new(inputs.end - inputs.start);
         let start = Instant::now();
-        let findings = sweep.run(&|done| progress.show(done)).with_context(|| brief(&op))?;
+        let swept = match (&cuda, &oracle) {
+            (Some(cuda), Oracle::Staircase(staircase)) => sweep.run_on_device(cuda, staircase),
+            _ => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
+        };
+        let swept = swept.with_context(|| brief(&op))?;
         progress.clear();
-        super::print(&report(&op, &variant, args, &findings, start.elapsed()))?;
-        mismatched += findings.mismatched();
+        let judged = format!("{}/{variant}", backend.name());
+        super::print(&report(&judged, against, &cast, &swept, start.elapsed()))?;
+        mismatched += swept.findings.mismatched() + swept.unexplained;
     }
     Ok(u8::from(mismatched > 0))
 }
 
 impl Against {
+    /// A result of more than 20 bits has more steps than are worth keeping.
+    fn usual(to: Format) -> Self {
+        if to.code_bits() <= 20 { Self::Staircase } else { Self::Definition }
+    }
+
     /// The policy that the implementation has.
     fn policy(self) -> Policy {
         let sign_kept = plumbline_reference::format::NanPolicy::SignKept;
@@ -115,6 +147,9 @@ impl Against {
 
     fn oracle(self, cast: &Cast) -> anyhow::Result<Oracle<'static>> {
         let backend: &'static dyn Backend = match self {
+            Self::Staircase if Self::usual(cast.to) != self => {
+                bail!("a staircase to {} has too many steps; use --against definition", cast.to)
+            }
             Self::Staircase => return Ok(Oracle::Staircase(Staircase::new(cast))),
             Self::Definition => &Cpu,
             Self::Hardware => Playback::h200(),
@@ -136,23 +171,28 @@ impl Against {
     }
 }
 
-fn report(op: &Op, variant: &str, args: &SweepArgs, findings: &Findings, took: Duration) -> String {
+fn report(judged: &str, against: Against, cast: &Cast, swept: &Swept, took: Duration) -> String {
+    let Swept { findings, unexplained, millis } = swept;
     let seconds = took.as_secs_f64();
     let rate = findings.inputs as f64 / seconds / 1e9;
-    let against = format!("{:?}", args.against).to_lowercase();
+    let against = format!("{against:?}").to_lowercase();
+    let on_device = millis.map(|millis| format!(", {millis:.1} ms on the device")).unwrap_or_default();
     let mut text = format!(
-        "{} cpu/{variant} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s), digest {:016x}, {} mismatches\n",
-        brief(op),
+        "{} {judged} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s{on_device}), digest {:016x}, {} mismatches\n",
+        brief(&Op::from(*cast)),
         findings.inputs,
         findings.digest,
-        findings.mismatched()
+        findings.mismatched() + unexplained
     );
     for (fault, mismatches) in &findings.mismatches {
         let (input, right, got) = mismatches.first;
-        let (from, to) = (DType::from(args.from), DType::from(args.to));
+        let (from, to) = (DType::from(cast.from), DType::from(cast.to));
         let [input, right, got] = [from.describe(input), to.describe(right), to.describe(got)];
         let _ =
             writeln!(text, "  {} x {fault}, first: {input} gives {got}, right is {right}", mismatches.count);
+    }
+    if *unexplained > 0 {
+        let _ = writeln!(text, "  {unexplained} more in later inputs, not sorted by kind");
     }
     text
 }

@@ -16,7 +16,12 @@ pub(super) fn of(bytes: &[u8]) -> u64 {
             *sum = (*sum ^ u64::from_le_bytes(*word)).wrapping_mul(MULTIPLIER).rotate_left(31);
         }
     }
-    let rest = rest.iter().fold(bytes.len() as u64, |sum, &byte| mix(sum, byte.into()));
+    finished(bytes.len() as u64, rest, sums)
+}
+
+/// The digest of a chunk of `len` bytes from its lanes' sums and the bytes that fill no block.
+pub(super) fn finished(len: u64, rest: &[u8], sums: [u64; LANES]) -> u64 {
+    let rest = rest.iter().fold(len, |sum, &byte| mix(sum, byte.into()));
     sums.into_iter().fold(rest, followed_by)
 }
 

@@ -3,9 +3,11 @@
 //! Inputs are made, cast and compared a chunk at a time, on all threads; nothing is kept
 //! but counts, the first mismatch of each kind and a digest of the results.
 
+mod device;
 mod digest;
 mod oracle;
 
+pub use device::Swept;
 pub(crate) use oracle::policies;
 pub use oracle::{Oracle, OracleError, Staircase};
 
@@ -88,9 +90,7 @@ impl Sweep<'_> {
 
     /// Runs the sweep; `progress` is told how many inputs are done.
     pub fn run(&self, progress: &(impl Fn(u64) + Sync)) -> Result<Findings, SweepError> {
-        if self.cast.rounding == Rounding::Stochastic {
-            return Err(SweepError::Stochastic);
-        }
+        self.check()?;
         let op = Op::from(self.cast);
         let done = AtomicU64::new(0);
         let chunks = (self.inputs.end - self.inputs.start).div_ceil(CHUNK);
@@ -104,6 +104,10 @@ impl Sweep<'_> {
         });
         let findings: Vec<Findings> = findings.collect::<Result<_, SweepError>>()?;
         Ok(findings.into_iter().fold(Findings::default(), Findings::followed_by))
+    }
+
+    fn check(&self) -> Result<(), SweepError> {
+        if self.cast.rounding == Rounding::Stochastic { Err(SweepError::Stochastic) } else { Ok(()) }
     }
 
     fn chunk(&self, op: &Op, inputs: Range<u64>) -> Result<Findings, SweepError> {

@@ -63,6 +63,12 @@ impl Staircase {
         Self { to, steps }
     }
 
+    /// First input of each step, and its result.
+    #[must_use]
+    pub fn steps(&self) -> &[(u64, u64)] {
+        &self.steps
+    }
+
     fn results(&self, inputs: &Range<u64>) -> Result<Tensor, BackendError> {
         let width = self.to.storage_bits as usize / 8;
         let mut bytes = vec![0; (inputs.end - inputs.start) as usize * width];

@@ -1,0 +1,44 @@
+//! `plumbline bandwidth`: how fast the CUDA kernels move memory, beside a copy.
+
+use anyhow::Context;
+use plumbline_gpu::{Cuda, module::Cache};
+use plumbline_reference::Backend;
+use std::fmt::Write as _;
+
+/// Options of `bandwidth`.
+#[derive(Debug, clap::Args)]
+pub struct BandwidthArgs {
+    /// Elements of each tensor
+    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1024..=1 << 34))]
+    elements: u64,
+    /// Runs of each kernel, of which the median counts
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+}
+
+/// A Markdown table.
+pub(super) fn run(args: &BandwidthArgs) -> anyhow::Result<String> {
+    let device = plumbline_gpu::device::require()?;
+    let cuda = Cuda::new(plumbline_gpu::device::probe(), device, Cache::of_user());
+    let measured = cuda.bandwidth(args.elements as usize, args.rounds.into())?;
+    let copy = measured.first().context("nothing was measured")?.bytes_per_second();
+    let mut text = format!(
+        "{}, {} elements, median of {} rounds\n\n\
+         | kernel | ms | TB/s | of the copy |\n|---|---:|---:|---:|\n",
+        cuda.device().name,
+        args.elements,
+        args.rounds
+    );
+    for run in &measured {
+        let rate = run.bytes_per_second();
+        let millis = run.millis[run.millis.len() / 2];
+        let _ = writeln!(
+            text,
+            "| {} | {millis:.3} | {:.2} | {:.0}% |",
+            run.name,
+            rate / 1e12,
+            100.0 * rate / copy
+        );
+    }
+    Ok(text)
+}

@@ -1,0 +1,61 @@
+//! Sweeps on a CUDA device. Whole chunks are judged there; one with a mismatch, and what fills
+//! no chunk, is judged again here, which says what is wrong.
+
+use super::{CHUNK, Findings, Staircase, Sweep, SweepError, digest};
+use plumbline_gpu::Cuda;
+use plumbline_reference::ops::Op;
+use std::collections::BTreeMap;
+
+/// Chunks with mismatches that are judged again; the rest is counted only.
+const EXPLAINED: usize = 64;
+
+/// What a sweep on the device found.
+pub struct Swept {
+    /// What any sweep finds. Mismatches beyond the explained chunks are in `unexplained`.
+    pub findings: Findings,
+    /// Mismatches whose kind was not asked for, being too many.
+    pub unexplained: u64,
+    /// Milliseconds of the device's time, if it was not the host that swept.
+    pub millis: Option<f32>,
+}
+
+impl Swept {
+    /// What a sweep on the host found.
+    #[must_use]
+    pub fn of_host(findings: Findings) -> Self {
+        Self { findings, unexplained: 0, millis: None }
+    }
+}
+
+impl Sweep<'_> {
+    /// Runs the sweep on a device, against the staircase.
+    pub fn run_on_device(&self, cuda: &Cuda, staircase: &Staircase) -> Result<Swept, SweepError> {
+        self.check()?;
+        let op = Op::from(self.cast);
+        // Chunks are counted from input 0, as whole ones.
+        let first = self.inputs.start.div_ceil(CHUNK).min(self.inputs.end.div_ceil(CHUNK));
+        let last = (self.inputs.end / CHUNK).max(first);
+        if first == last || self.inputs.start % CHUNK != 0 {
+            return self.run(&|_| ()).map(Swept::of_host);
+        }
+        let swept = cuda.sweep(&self.cast, self.variant, first..last, CHUNK, staircase.steps())?;
+        let bytes = CHUNK * u64::from(self.cast.to.storage_bits / 8);
+        let mut findings = Findings::default();
+        let (mut explained, mut unexplained) = (0, 0);
+        for (chunk, (&mismatches, sums)) in (first..last).zip(swept.mismatches.iter().zip(&swept.sums)) {
+            let of_chunk = if mismatches > 0 && explained < EXPLAINED {
+                explained += 1;
+                self.chunk(&op, chunk * CHUNK..(chunk + 1) * CHUNK)?
+            } else {
+                unexplained += u64::from(mismatches);
+                let digest = digest::finished(bytes, &[], *sums);
+                Findings { inputs: CHUNK, mismatches: BTreeMap::new(), digest }
+            };
+            findings = findings.followed_by(of_chunk);
+        }
+        if last * CHUNK < self.inputs.end {
+            findings = findings.followed_by(self.chunk(&op, last * CHUNK..self.inputs.end)?);
+        }
+        Ok(Swept { findings, unexplained, millis: Some(swept.millis) })
+    }
+}

@@ -1,0 +1,472 @@
+//! CUDA as a backend.
+#![allow(unsafe_code)]
+
+use crate::defect::{Defect, TOO_MUCH};
+use crate::device::{ComputeCapability, DeviceInfo, Probe};
+use crate::error::{CudaError, Named};
+use crate::module::{Cache, Unit, compiler};
+use crate::ops;
+use crate::plan::{Call, Step, View};
+use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, CudaStream, result, sys};
+use cudarc::nvrtc::Ptx;
+use plumbline_reference::backend::{
+    Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
+};
+use plumbline_reference::ops::Op;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// How many streams run side by side.
+const STREAMS: usize = 2;
+
+/// A CUDA device as a backend. Nothing is created on the device before the first call that
+/// needs it, so listing what a device does costs no context.
+pub struct Cuda {
+    info: DeviceInfo,
+    properties: BTreeMap<String, String>,
+    cache: Cache,
+    defect: Option<Defect>,
+    session: OnceLock<Result<Session, CudaError>>,
+}
+
+/// What lives on the device.
+struct Session {
+    context: Arc<CudaContext>,
+    streams: [Arc<CudaStream>; STREAMS],
+    functions: Mutex<HashMap<(String, &'static str), Function>>,
+}
+
+/// A loaded kernel.
+#[derive(Clone)]
+struct Function {
+    function: CudaFunction,
+    /// Bytes of each parameter.
+    parameters: Vec<usize>,
+}
+
+impl Cuda {
+    /// A device that the probe found.
+    #[must_use]
+    pub fn new(probe: &Probe, device: &DeviceInfo, cache: Cache) -> Self {
+        let mut properties = BTreeMap::from([
+            ("compute capability".to_owned(), device.compute_capability.to_string()),
+            ("multiprocessors".to_owned(), device.multiprocessors.to_string()),
+            ("ordinal".to_owned(), device.ordinal.to_string()),
+        ]);
+        if let Ok(driver) = &probe.driver {
+            properties.insert("cuda".to_owned(), driver.cuda.to_string());
+            properties.extend(driver.kernel.clone().map(|version| ("driver".to_owned(), version)));
+        }
+        let libraries = [("nvrtc", &probe.nvrtc), ("cublas", &probe.cublas), ("cublaslt", &probe.cublaslt)];
+        for (name, library) in libraries {
+            if let Ok(library) = library {
+                properties.insert(name.to_owned(), library.version.to_string());
+            }
+        }
+        Self { info: device.clone(), properties, cache, defect: None, session: OnceLock::new() }
+    }
+
+    /// The same with a deliberate defect.
+    #[must_use]
+    pub fn with_defect(self, defect: Defect) -> Self {
+        Self { defect: Some(defect), ..self }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Its compute capability.
+    #[must_use]
+    pub fn arch(&self) -> ComputeCapability {
+        self.info.compute_capability
+    }
+
+    fn session(&self) -> Result<&Session, BackendError> {
+        let session = self.session.get_or_init(|| Session::new(&self.info)).as_ref();
+        let session = session.map_err(|error| error.clone().failed())?;
+        session.bind().map_err(|error| session.fault(error))?;
+        Ok(session)
+    }
+
+    /// The steps of a launch, with all its kernels loaded.
+    fn ready(&self, session: &Session, launch: Launch<'_>) -> Result<Vec<Ready>, BackendError> {
+        launch.check()?;
+        let known = self.variants(launch.op);
+        if !known.iter().any(|variant| variant == launch.variant) {
+            let (op, variant) = (launch.op.name(), launch.variant.to_owned());
+            return Err(BackendError::Variant { op, variant, known });
+        }
+        let views =
+            |buffers: &[&Buffer]| buffers.iter().map(|buffer| view(buffer)).collect::<Result<Vec<_>, _>>();
+        let (inputs, outputs) = (views(launch.inputs)?, views(launch.outputs)?);
+        let defect = self.defect.filter(|_| Defect::affects(launch.op));
+        if defect == Some(Defect::Exit) {
+            std::process::exit(0);
+        }
+        let steps = match defect.and_then(|defect| defect.plan(&inputs[0], &outputs[0])) {
+            Some(steps) => steps,
+            None => ops::plan(launch.op, launch.variant, &inputs, &outputs)?,
+        };
+        if defect == Some(Defect::OutOfMemory) {
+            session.allocate(TOO_MUCH).map_err(|error| session.fault(error))?;
+        }
+        let ready = steps.into_iter().map(|step| session.ready(step, self.arch(), &self.cache));
+        ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))
+    }
+
+    /// Steps that are no launch of an operation, with their kernels loaded: what sweeps and
+    /// measurements are made of.
+    pub(crate) fn prepare(&self, steps: Vec<Step>) -> Result<Prepared<'_>, BackendError> {
+        let session = self.session()?;
+        let ready = steps.into_iter().map(|step| session.ready(step, self.arch(), &self.cache));
+        let steps = ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))?;
+        Ok(Prepared { session, steps })
+    }
+
+    /// What `work` gives, and how many milliseconds of the device's time it took.
+    pub(crate) fn timed<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<(T, f32), BackendError> {
+        let session = self.session()?;
+        let stream = session.stream(Stream::default());
+        let event = || {
+            let event = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT));
+            event.named("cuEventRecord").map_err(|error| session.fault(error))
+        };
+        let start = event()?;
+        let value = work()?;
+        let end = event()?;
+        let millis = start.elapsed_ms(&end).named("cuEventElapsedTime");
+        Ok((value, millis.map_err(|error| session.fault(error))?))
+    }
+}
+
+/// Steps ready to be queued.
+pub(crate) struct Prepared<'a> {
+    session: &'a Session,
+    steps: Vec<Ready>,
+}
+
+impl Prepared<'_> {
+    /// Queues all of them on the first stream.
+    pub(crate) fn queue(&self) -> Result<(), BackendError> {
+        let stream = self.session.stream(Stream::default());
+        let queued = self.steps.iter().try_for_each(|step| step.queue(stream));
+        queued.map_err(|error| self.session.fault(error))
+    }
+}
+
+impl Session {
+    fn new(device: &DeviceInfo) -> Result<Self, CudaError> {
+        compiler()?;
+        let context = CudaContext::new(device.ordinal as usize).named("cuDevicePrimaryCtxRetain")?;
+        // SAFETY: every buffer is a plain allocation that this module orders itself: it is
+        // freed and read only after all work has ended.
+        unsafe { context.disable_event_tracking() };
+        let stream = || context.new_stream().named("cuStreamCreate");
+        let streams = [stream()?, stream()?];
+        Ok(Self { context, streams, functions: Mutex::default() })
+    }
+
+    fn bind(&self) -> Result<(), CudaError> {
+        self.context.bind_to_thread().named("cuCtxSetCurrent")
+    }
+
+    fn stream(&self, stream: Stream) -> &Arc<CudaStream> {
+        &self.streams[stream.0 as usize % STREAMS]
+    }
+
+    /// Waits for all work on the device.
+    fn synchronize(&self) -> Result<(), CudaError> {
+        self.context.synchronize().named("cuCtxSynchronize")
+    }
+
+    /// An error as the backend's: a sticky one, which every later call returns too, means
+    /// that the process has lost the device.
+    fn fault(&self, error: CudaError) -> BackendError {
+        // Some errors only show at the next synchronisation; one that is still there at the
+        // one after that does not go away.
+        let _ = self.synchronize();
+        match self.synchronize() {
+            Ok(()) => error.failed(),
+            Err(_) => error.lost(),
+        }
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Memory, CudaError> {
+        let context = self.context.clone();
+        if bytes == 0 {
+            return Ok(Memory { address: 0, bytes, context });
+        }
+        // SAFETY: freed by `Memory` alone.
+        let address = unsafe { result::malloc_sync(bytes) }.named(format!("cuMemAlloc of {bytes} bytes"))?;
+        Ok(Memory { address, bytes, context })
+    }
+
+    fn function(
+        &self,
+        unit: &Unit,
+        entry: &'static str,
+        arch: ComputeCapability,
+        cache: &Cache,
+    ) -> Result<Function, CudaError> {
+        let key = (unit.to_string(), entry);
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(&key) {
+            return Ok(function.clone());
+        }
+        let cubin = unit.compile(arch, cache)?;
+        let module = self.context.load_module(Ptx::from_binary(cubin)).named("cuModuleLoadData")?;
+        let function = module.load_function(entry).named(format!("cuModuleGetFunction of {entry}"))?;
+        let parameters = parameters(&function)?;
+        let function = Function { function, parameters };
+        functions.insert(key, function.clone());
+        Ok(function)
+    }
+
+    fn ready(&self, step: Step, arch: ComputeCapability, cache: &Cache) -> Result<Ready, CudaError> {
+        let call = match step {
+            Step::Zero { address, bytes } => return Ok(Ready::Zero { address, bytes }),
+            Step::Copy { from, to, bytes } => return Ok(Ready::Copy { from, to, bytes }),
+            Step::Kernel(call) => call,
+        };
+        let function = self.function(&call.unit, call.entry, arch, cache)?;
+        let given: Vec<_> = call.arguments.iter().map(|argument| argument.len).collect();
+        let entry = || format!("{} of {}", call.entry, call.unit);
+        if given != function.parameters {
+            return Err(CudaError::Arguments { entry: entry(), expected: function.parameters, given });
+        }
+        match u32::try_from(call.blocks) {
+            Ok(blocks) if blocks <= i32::MAX as u32 => {
+                Ok(Ready::Kernel { function: function.function, call, blocks })
+            }
+            _ => Err(CudaError::Grid { entry: entry(), blocks: call.blocks }),
+        }
+    }
+}
+
+/// Bytes of each parameter of a kernel.
+fn parameters(function: &CudaFunction) -> Result<Vec<usize>, CudaError> {
+    let mut sizes = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function is loaded; the call writes two sizes.
+        let status = unsafe {
+            sys::cuFuncGetParamInfo(function.cu_function(), sizes.len(), &raw mut offset, &raw mut size)
+        };
+        match status {
+            // There is no parameter of that index.
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(sizes),
+            status => status.result().named("cuFuncGetParamInfo")?,
+        }
+        sizes.push(size);
+    }
+}
+
+/// A step whose kernel is loaded and whose arguments fit.
+enum Ready {
+    Kernel { function: CudaFunction, call: Call, blocks: u32 },
+    Zero { address: u64, bytes: usize },
+    Copy { from: u64, to: u64, bytes: usize },
+}
+
+impl Ready {
+    fn queue(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            Self::Zero { address, bytes } => {
+                // SAFETY: the bytes are those of an output's elements.
+                unsafe { result::memset_d8_async(*address, 0, *bytes, stream.cu_stream()) }
+                    .named("cuMemsetD8Async")
+            }
+            Self::Copy { from, to, bytes } => {
+                // SAFETY: both are within allocations of this crate's own.
+                unsafe { result::memcpy_dtod_async(*to, *from, *bytes, stream.cu_stream()) }
+                    .named("cuMemcpyDtoDAsync")
+            }
+            Self::Kernel { function, call, blocks } => {
+                let mut pointers: Vec<*mut c_void> =
+                    call.arguments.iter().map(|it| it.bytes.as_ptr().cast_mut().cast()).collect();
+                // SAFETY: the arguments have the sizes of the kernel's parameters, and the
+                // driver copies them before it returns. What a kernel does with them is what
+                // the memory contract is there to judge.
+                unsafe {
+                    result::launch_kernel(
+                        function.cu_function(),
+                        (*blocks, 1, 1),
+                        (call.threads, 1, 1),
+                        0,
+                        stream.cu_stream(),
+                        &mut pointers,
+                    )
+                }
+                .named(format!("cuLaunchKernel of {}", call.entry))
+            }
+        }
+    }
+}
+
+/// An allocation of exactly the bytes asked for.
+struct Memory {
+    address: u64,
+    bytes: usize,
+    context: Arc<CudaContext>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.bytes > 0 && self.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated with `malloc_sync` and freed once; freeing waits for work on it.
+            self.context.record_err(unsafe { result::free_sync(self.address) });
+        }
+    }
+}
+
+type Shared = Arc<Memory>;
+
+/// The elements of a buffer.
+pub(crate) fn view(buffer: &Buffer) -> Result<View, BackendError> {
+    let (memory, layout) = (buffer.memory::<Shared>()?, buffer.layout());
+    if layout.strides != layout.ty.contiguous_strides() {
+        return Err(Unsupported("takes contiguous tensors".to_owned()).into());
+    }
+    Ok(View { address: memory.address + (layout.guard + layout.offset) as u64, ty: layout.ty.clone() })
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &str {
+        "cuda"
+    }
+
+    fn device(&self) -> Device {
+        Device { name: self.info.name.clone(), properties: self.properties.clone() }
+    }
+
+    fn supports(&self, op: &Op) -> Result<(), Unsupported> {
+        ops::variants(op, self.arch()).map(drop)
+    }
+
+    fn variants(&self, op: &Op) -> Vec<String> {
+        let variants = ops::variants(op, self.arch()).unwrap_or_default();
+        variants.into_iter().map(str::to_owned).collect()
+    }
+
+    fn stepwise(&self) -> bool {
+        true
+    }
+
+    fn alloc(&self, layout: &Layout) -> Result<Buffer, BackendError> {
+        let session = self.session()?;
+        let bytes = layout.total()?;
+        let allocate = || {
+            let memory = session.allocate(bytes)?;
+            if bytes > 0 {
+                let stream = &session.streams[0];
+                // SAFETY: all bytes of the allocation.
+                unsafe { result::memset_d8_async(memory.address, layout.poison, bytes, stream.cu_stream()) }
+                    .named("cuMemsetD8Async")?;
+                stream.synchronize().named("cuStreamSynchronize")?;
+            }
+            Ok(memory)
+        };
+        let memory = allocate().map_err(|error| session.fault(error))?;
+        Ok(Buffer::new(layout.clone(), Shared::new(memory)))
+    }
+
+    fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {
+        let memory = buffer.memory::<Shared>()?;
+        if memory.bytes != bytes.len() {
+            return Err(BackendError::BufferSize { given: bytes.len(), expected: memory.bytes });
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let session = self.session()?;
+        let stream = &session.streams[0];
+        let copy = || {
+            // A copy on the default stream may return before it has ended, and the streams
+            // here do not wait for that one.
+            // SAFETY: both sides have that many bytes; the source outlives the copy, which is
+            // waited for.
+            unsafe { result::memcpy_htod_async(memory.address, bytes, stream.cu_stream()) }
+                .named("cuMemcpyHtoDAsync")?;
+            stream.synchronize().named("cuStreamSynchronize")
+        };
+        copy().map_err(|error| session.fault(error))
+    }
+
+    fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
+        let session = self.session()?;
+        let steps = self.ready(session, launch)?;
+        let stream = session.stream(launch.stream);
+        let queued = steps.iter().try_for_each(|step| step.queue(stream));
+        queued.map_err(|error| session.fault(error))
+    }
+
+    fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
+        let memory = buffer.memory::<Shared>()?;
+        let session = self.session()?;
+        let mut bytes = vec![0; memory.bytes];
+        let copy = |bytes: &mut [u8]| {
+            session.synchronize()?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            // SAFETY: both sides have that many bytes.
+            unsafe { result::memcpy_dtoh_sync(bytes, memory.address) }.named("cuMemcpyDtoH")
+        };
+        copy(&mut bytes).map_err(|error| session.fault(error))?;
+        Ok(bytes)
+    }
+
+    fn streams(&self) -> u32 {
+        STREAMS as u32
+    }
+
+    fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        let session = self.session()?;
+        let mut steps = Vec::new();
+        let mut memory = Vec::new();
+        for call in calls {
+            steps.extend(self.ready(session, *call)?);
+            for buffer in call.inputs.iter().chain(call.outputs) {
+                memory.push(buffer.memory::<Shared>()?.clone());
+            }
+        }
+        let stream = session.stream(Stream::default());
+        let record = || {
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            stream.begin_capture(mode).named("cuStreamBeginCapture")?;
+            let queued = steps.iter().try_for_each(|step| step.queue(stream));
+            // Ended in either case, or the stream stays in capture.
+            let graph = stream.end_capture(sys::CUgraphInstantiate_flags(0)).named("cuStreamEndCapture");
+            queued?;
+            graph
+        };
+        let graph = record().map_err(|error| session.fault(error))?;
+        Ok(Box::new(Recorded { session, graph, _memory: memory }))
+    }
+}
+
+/// Calls recorded as a graph.
+struct Recorded<'a> {
+    session: &'a Session,
+    /// None where the calls have no steps.
+    graph: Option<CudaGraph>,
+    /// What the graph's kernels read and write.
+    _memory: Vec<Shared>,
+}
+
+impl Graph for Recorded<'_> {
+    fn replay(&self) -> Result<(), BackendError> {
+        let Some(graph) = &self.graph else { return Ok(()) };
+        self.session
+            .bind()
+            .and_then(|()| graph.launch().named("cuGraphLaunch"))
+            .map_err(|error| self.session.fault(error))
+    }
+}

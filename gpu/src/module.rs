@@ -1,0 +1,161 @@
+//! Kernels: CUDA C++ in `kernels/`, compiled by NVRTC for one architecture.
+//!
+//! A [`Unit`] is one source with the constants that are baked into it. Compiled code is
+//! kept on disk, keyed by everything that went into it.
+
+mod cache;
+mod nvrtc;
+
+pub use cache::Cache;
+
+use crate::device::{ComputeCapability, Fault, Library, Version, probe};
+use crate::error::CudaError;
+use plumbline_reference::format::{ALL, Format, Specials};
+use std::fmt::{self, Write as _};
+use std::sync::LazyLock;
+
+/// A source file with its kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Name of the file without `.cu`.
+    pub name: &'static str,
+    /// What it says.
+    pub text: &'static str,
+}
+
+/// The headers that sources include, with the one that is made from the reference's table.
+static HEADERS: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
+    [
+        ("cvt.cuh", include_str!("../kernels/cvt.cuh").to_owned()),
+        ("elementwise.cuh", include_str!("../kernels/elementwise.cuh").to_owned()),
+        ("fast.cuh", include_str!("../kernels/fast.cuh").to_owned()),
+        ("format.cuh", include_str!("../kernels/format.cuh").to_owned()),
+        ("formats.cuh", formats()),
+        ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
+    ]
+});
+
+/// A format's constant in `formats.cuh`.
+#[must_use]
+pub fn constant(format: Format) -> String {
+    format.name.to_uppercase()
+}
+
+/// `formats.cuh`: one constant per format of the reference.
+fn formats() -> String {
+    let mut text = "#pragma once\n".to_owned();
+    for format in ALL {
+        let specials = match format.specials {
+            Specials::Ieee => "Ieee",
+            Specials::NanAllOnes => "NanAllOnes",
+            Specials::NanNegativeZero => "NanNegativeZero",
+            Specials::None => "None",
+        };
+        let Format {
+            signed, exponent_bits, fraction_bits, bias, subnormals, storage_bits, low_padding, ..
+        } = format;
+        let name = constant(format);
+        let _ = writeln!(
+            text,
+            "constexpr Format {name} = {{{signed}, {exponent_bits}, {fraction_bits}, {bias}, \
+             Specials::{specials}, {subnormals}, {storage_bits}, {low_padding}}};"
+        );
+    }
+    text
+}
+
+/// A source with its constants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The source.
+    pub source: Source,
+    /// Names and values of the constants.
+    pub defines: Vec<(&'static str, String)>,
+    /// The oldest architecture that has its instructions.
+    pub since: ComputeCapability,
+}
+
+/// `__reduce_max_sync` and conversions to bf16 came with it; older devices are not supported.
+pub const SM_80: ComputeCapability = ComputeCapability { major: 8, minor: 0 };
+/// FP8 conversions.
+pub const SM_89: ComputeCapability = ComputeCapability { major: 8, minor: 9 };
+/// Hopper.
+pub const SM_90: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
+/// Blackwell.
+pub const SM_100: ComputeCapability = ComputeCapability { major: 10, minor: 0 };
+
+/// The architectures that every kernel is compiled for where there is no device.
+pub const ARCHITECTURES: [ComputeCapability; 4] = [SM_80, SM_89, SM_90, SM_100];
+
+impl Unit {
+    /// A unit for every supported architecture.
+    #[must_use]
+    pub fn new(source: Source, defines: Vec<(&'static str, String)>) -> Self {
+        Self { source, defines, since: SM_80 }
+    }
+
+    /// The compiler's options for an architecture. Contraction, flushing to zero and
+    /// approximate division are off: each changes results.
+    fn options(&self, arch: ComputeCapability) -> Vec<String> {
+        let fixed = [
+            "--std=c++20",
+            "--device-as-default-execution-space",
+            "--fmad=false",
+            "--ftz=false",
+            "--prec-div=true",
+            "--prec-sqrt=true",
+            "--generate-line-info",
+        ];
+        let defines = self.defines.iter().map(|(name, value)| format!("--define-macro={name}={value}"));
+        let arch = format!("--gpu-architecture=sm_{}{}", arch.major, arch.minor);
+        fixed.into_iter().map(str::to_owned).chain([arch]).chain(defines).collect()
+    }
+
+    /// Everything that goes into the compiled code.
+    fn key(&self, arch: ComputeCapability, compiler: Version) -> String {
+        let mut key = format!("NVRTC {compiler}\n{}.cu\n{}\n", self.source.name, self.source.text);
+        for (name, text) in HEADERS.iter() {
+            let _ = write!(key, "{name}\n{text}\n");
+        }
+        for option in self.options(arch) {
+            key += &option;
+            key.push('\n');
+        }
+        key
+    }
+
+    /// Compiles to a CUBIN, or takes it from the cache.
+    pub fn compile(&self, arch: ComputeCapability, cache: &Cache) -> Result<Vec<u8>, CudaError> {
+        let compiler = compiler()?;
+        let key = self.key(arch, compiler.version);
+        if let Some(cubin) = cache.get(&key) {
+            return Ok(cubin);
+        }
+        let cubin = nvrtc::compile(self, &self.options(arch), &HEADERS[..]).map_err(|error| match error {
+            nvrtc::Error::Call(error) => error,
+            nvrtc::Error::Log(log) => {
+                CudaError::Compile { unit: self.to_string(), arch: arch.to_string(), log }
+            }
+        })?;
+        cache.put(&key, &cubin);
+        Ok(cubin)
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.cu", self.source.name)?;
+        for (i, (name, value)) in self.defines.iter().enumerate() {
+            write!(f, "{}{name}={value}", if i == 0 { " with " } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// The run-time compiler, or why there is none.
+pub fn compiler() -> Result<&'static Library, CudaError> {
+    probe().nvrtc.as_ref().map_err(|fault: &Fault| CudaError::Missing(fault.clone()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! `absmax`.
+
+use super::OnDevice;
+use crate::device::ComputeCapability;
+use crate::module::{Source, Unit, constant};
+use crate::plan::{Argument, Call, Step, View};
+use plumbline_reference::format::{ALL, F64, Format};
+use plumbline_reference::ops::Absmax;
+
+const SOURCE: Source = Source { name: "absmax", text: include_str!("../../kernels/absmax.cu") };
+
+/// A block per part of a group, which meet in an atomic maximum.
+const BLOCKS: &str = "blocks";
+/// A warp per group.
+const WARPS: &str = "warps";
+
+/// Bytes from which on a group is worth a block rather than a warp.
+const LONG: u64 = 1 << 14;
+/// Bytes of one block of a long group.
+const SLICE: u64 = 1 << 18;
+const THREADS: u32 = 512;
+/// Warps at once; further groups follow in the same warps.
+const MOST_BLOCKS: u64 = 1 << 16;
+
+fn unit(from: Format) -> Unit {
+    Unit::new(SOURCE, vec![("FROM", constant(from))])
+}
+
+impl OnDevice for Absmax {
+    fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
+        vec!["auto", BLOCKS, WARPS]
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+        let (x, y) = (&inputs[0], &outputs[0]);
+        let groups = y.len();
+        if groups == 0 {
+            return Vec::new();
+        }
+        let extent = x.len() / groups;
+        let bytes = extent * x.width();
+        let arguments = |rest: &[Argument]| -> Vec<Argument> {
+            let first = [x.address, y.address, groups, extent].map(Argument::from);
+            first.into_iter().chain(rest.iter().copied()).chain([(self.nan as u8).into()]).collect()
+        };
+        let call = |entry, blocks, arguments| {
+            Step::Kernel(Call { unit: unit(self.from), entry, blocks, threads: THREADS, arguments })
+        };
+        if variant == BLOCKS || variant != WARPS && bytes >= LONG {
+            let slices = bytes.div_ceil(SLICE).max(1);
+            let zero = Step::Zero { address: y.address, bytes: (groups * y.width()) as usize };
+            return vec![zero, call("long_groups", groups * slices, arguments(&[slices.into()]))];
+        }
+        let warps = u64::from(THREADS / 32);
+        vec![call("short_groups", groups.div_ceil(warps).min(MOST_BLOCKS), arguments(&[]))]
+    }
+
+    fn units() -> Vec<Unit> {
+        ALL.into_iter().filter(|from| *from != F64).map(unit).collect()
+    }
+}

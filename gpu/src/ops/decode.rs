@@ -1,0 +1,46 @@
+//! `decode`, in integers and by instruction.
+
+use super::{BITS, CVT, OnDevice, cvt};
+use crate::device::ComputeCapability;
+use crate::module::{SM_100, Source, Unit, constant};
+use crate::plan::{Elementwise, Step, View};
+use plumbline_reference::format::{ALL, BF16, F16, F32, F64, Format, Policy};
+use plumbline_reference::ops::Decode;
+
+const SOURCE: Source = Source { name: "decode", text: include_str!("../../kernels/decode.cu") };
+
+fn unit(from: Format, to: Format) -> Unit {
+    Unit::new(SOURCE, vec![("FROM", constant(from)), ("TO", constant(to))])
+}
+
+fn unit_of_instruction(from: Format, to: Format, instruction: &cvt::Instruction) -> Unit {
+    let mut unit = unit(from, to);
+    unit.defines.extend(instruction.defines());
+    Unit { since: instruction.since, ..unit }
+}
+
+impl OnDevice for Decode {
+    fn variants(&self, arch: ComputeCapability) -> Vec<&'static str> {
+        let instruction = cvt::instruction(self.from, self.to, Policy::IEEE, arch);
+        [BITS].into_iter().chain(instruction.map(|_| CVT)).collect()
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+        let (x, y) = (&inputs[0], &outputs[0]);
+        if x.len() == 0 {
+            return Vec::new();
+        }
+        let unit = match cvt::instruction(self.from, self.to, Policy::IEEE, SM_100) {
+            Some(instruction) if variant == CVT => unit_of_instruction(self.from, self.to, &instruction),
+            _ => unit(self.from, self.to),
+        };
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])]
+    }
+
+    fn units() -> Vec<Unit> {
+        let pairs = ALL.into_iter().flat_map(|from| [F16, BF16, F32, F64].map(|to| unit(from, to)));
+        let instructions = cvt::table().into_iter().filter(|(.., policy, _)| *policy == Policy::IEEE);
+        let by_instruction = instructions.map(|(from, to, _, it)| unit_of_instruction(from, to, &it));
+        pairs.chain(by_instruction).collect()
+    }
+}

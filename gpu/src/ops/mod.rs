@@ -1,0 +1,87 @@
+//! Operations on the device. A new one is a file here, one in `kernels/`, and a line in the
+//! table below.
+
+mod absmax;
+mod cast;
+mod cvt;
+mod decode;
+mod device_scaled_cast;
+mod scaled_cast;
+mod scaled_decode;
+
+use crate::device::ComputeCapability;
+use crate::module::Unit;
+use crate::plan::{Step, View};
+use plumbline_reference::backend::Unsupported;
+use plumbline_reference::ops::{self, Op};
+
+/// What every operation's file implements.
+trait OnDevice {
+    /// The ways to do it on that architecture, the usual one first.
+    fn variants(&self, arch: ComputeCapability) -> Vec<&'static str>;
+
+    /// What one of the variants does with tensors that fit the signature.
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step>;
+
+    /// Every unit that some parameters need.
+    fn units() -> Vec<Unit>;
+}
+
+macro_rules! operations {
+    ($($name:ident: $Type:ident,)*) => {
+        /// The ways to do an operation on that architecture, or why there is none.
+        pub(crate) fn variants(op: &Op, arch: ComputeCapability) -> Result<Vec<&'static str>, Unsupported> {
+            match op {
+                $(Op::$Type(op) => Ok(op.variants(arch)),)*
+                other => Err(Unsupported(format!("has no kernel for {}", other.name()))),
+            }
+        }
+
+        /// The steps of one of the variants.
+        pub(crate) fn plan(
+            op: &Op,
+            variant: &str,
+            inputs: &[View],
+            outputs: &[View],
+        ) -> Result<Vec<Step>, Unsupported> {
+            match op {
+                $(Op::$Type(op) => Ok(op.plan(variant, inputs, outputs)),)*
+                other => Err(Unsupported(format!("has no kernel for {}", other.name()))),
+            }
+        }
+
+        /// Every unit of every operation.
+        #[must_use]
+        pub fn units() -> Vec<Unit> {
+            [$(ops::$Type::units(),)*].concat()
+        }
+    };
+}
+
+operations! {
+    cast: Cast,
+    decode: Decode,
+    scaled_cast: ScaledCast,
+    absmax: Absmax,
+    device_scaled_cast: DeviceScaledCast,
+    scaled_decode: ScaledDecode,
+}
+
+/// The variant that computes with integers and runs on any architecture.
+const BITS: &str = "bits";
+/// The variant of the conversion instruction.
+const CVT: &str = "cvt";
+
+/// Address of the random bits: the last input of stochastic rounding, else null.
+fn random(rounding: plumbline_reference::format::Rounding, inputs: &[View]) -> u64 {
+    match inputs.last() {
+        Some(random) if rounding == plumbline_reference::format::Rounding::Stochastic => random.address,
+        _ => 0,
+    }
+}
+
+/// How many elements share a scale, and how many scales there are.
+fn scales(x: &View, scales: &View) -> [u64; 2] {
+    let count = scales.len();
+    [x.len().checked_div(count).unwrap_or(0).max(1), count]
+}

@@ -1,0 +1,43 @@
+//! `scaled_cast`.
+
+use super::{BITS, OnDevice, random, scales};
+use crate::device::ComputeCapability;
+use crate::module::{Source, Unit, constant};
+use crate::plan::{Argument, Elementwise, Step, View};
+use plumbline_reference::format::{ALL, F64, Format};
+use plumbline_reference::ops::ScaledCast;
+
+const SOURCE: Source = Source { name: "scaled_cast", text: include_str!("../../kernels/scaled_cast.cu") };
+
+fn unit(from: Format, to: Format) -> Unit {
+    Unit::new(SOURCE, vec![("FROM", constant(from)), ("TO", constant(to))])
+}
+
+impl OnDevice for ScaledCast {
+    fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
+        vec![BITS]
+    }
+
+    fn plan(&self, _: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+        let (x, s, y) = (&inputs[0], &inputs[1], &outputs[0]);
+        if x.len() == 0 {
+            return Vec::new();
+        }
+        let [extent, count] = scales(x, s);
+        let arguments: [Argument; 6] = [
+            s.address.into(),
+            extent.into(),
+            count.into(),
+            (self.scale_op as u8).into(),
+            random(self.rounding, inputs).into(),
+            self.policy().into(),
+        ];
+        let unit = unit(self.from, self.to);
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
+    }
+
+    fn units() -> Vec<Unit> {
+        let sources = ALL.into_iter().filter(|from| *from != F64);
+        sources.flat_map(|from| ALL.map(|to| unit(from, to))).collect()
+    }
+}

@@ -1,0 +1,35 @@
+//! `scaled_decode`.
+
+use super::{BITS, OnDevice, scales};
+use crate::device::ComputeCapability;
+use crate::module::{Source, Unit, constant};
+use crate::plan::{Elementwise, Step, View};
+use plumbline_reference::format::{ALL, F64, Format};
+use plumbline_reference::ops::ScaledDecode;
+
+const SOURCE: Source = Source { name: "scaled_decode", text: include_str!("../../kernels/scaled_decode.cu") };
+
+fn unit(from: Format) -> Unit {
+    Unit::new(SOURCE, vec![("FROM", constant(from))])
+}
+
+impl OnDevice for ScaledDecode {
+    fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
+        vec![BITS]
+    }
+
+    fn plan(&self, _: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+        let (x, s, y) = (&inputs[0], &inputs[1], &outputs[0]);
+        if x.len() == 0 {
+            return Vec::new();
+        }
+        let [extent, count] = scales(x, s);
+        let arguments = [s.address, extent, count].map(Into::into);
+        let unit = unit(self.from);
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
+    }
+
+    fn units() -> Vec<Unit> {
+        ALL.into_iter().filter(|from| *from != F64).map(unit).collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! What an operation does on the device: a list of steps, made before anything is queued,
+//! so that the same steps can be launched or recorded as a graph.
+
+use crate::module::Unit;
+use plumbline_reference::TensorType;
+use plumbline_reference::format::Policy;
+
+/// One step.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A kernel.
+    Kernel(Call),
+    /// Bytes set to zero.
+    Zero {
+        /// The first byte's address.
+        address: u64,
+        /// How many.
+        bytes: usize,
+    },
+    /// Bytes copied on the device.
+    Copy {
+        /// The first source byte's address.
+        from: u64,
+        /// The first destination byte's address.
+        to: u64,
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// A launch of a kernel.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The source with its constants.
+    pub unit: Unit,
+    /// The kernel's name in it.
+    pub entry: &'static str,
+    /// Blocks of the grid.
+    pub blocks: u64,
+    /// Threads of a block.
+    pub threads: u32,
+    /// The arguments.
+    pub arguments: Vec<Argument>,
+}
+
+/// An argument of a kernel: up to 8 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct Argument {
+    pub(crate) bytes: [u8; 8],
+    pub(crate) len: usize,
+}
+
+impl Argument {
+    fn new<const N: usize>(value: [u8; N]) -> Self {
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(&value);
+        Self { bytes, len: N }
+    }
+}
+
+/// An address or a count.
+impl From<u64> for Argument {
+    fn from(value: u64) -> Self {
+        Self::new(value.to_le_bytes())
+    }
+}
+
+/// An enumerator.
+impl From<u8> for Argument {
+    fn from(value: u8) -> Self {
+        Self::new([value])
+    }
+}
+
+impl From<Policy> for Argument {
+    fn from(policy: Policy) -> Self {
+        let Policy { rounding, overflow, infinities, nan, subnormals, negative_zero } = policy;
+        let fields = [
+            rounding as u8,
+            overflow as u8,
+            infinities as u8,
+            nan as u8,
+            subnormals as u8,
+            negative_zero as u8,
+        ];
+        Self::new(fields)
+    }
+}
+
+/// A contiguous tensor in the device's memory.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Address of the first element.
+    pub address: u64,
+    /// Type and shape.
+    pub ty: TensorType,
+}
+
+impl View {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.ty.shape.iter().map(|&extent| extent as u64).product()
+    }
+
+    /// Bytes of one element.
+    #[must_use]
+    pub fn width(&self) -> u64 {
+        self.ty.dtype.bytes() as u64
+    }
+
+    /// Whether it can be accessed as vectors of that many elements.
+    fn is_aligned(&self, elements: u64) -> bool {
+        self.address.is_multiple_of(elements * self.width())
+    }
+}
+
+/// Threads of a block of every elementwise kernel.
+const THREADS: u32 = 256;
+
+/// A kernel with one result per element: `wide` where both tensors are aligned for vectors of
+/// 16 bytes of the wider type, else `single`; `_any` is added to the name where it is not empty.
+/// Its first arguments are x, y and the count. `unroll` is the kernel's vectors per thread, and
+/// at least `least` blocks' worth of threads run.
+pub(crate) struct Elementwise<'a> {
+    pub(crate) unit: Unit,
+    pub(crate) x: &'a View,
+    pub(crate) y: &'a View,
+    pub(crate) entries: [&'static str; 2],
+    pub(crate) unroll: u64,
+}
+
+impl Elementwise<'_> {
+    pub(crate) fn step(self, rest: impl IntoIterator<Item = Argument>) -> Step {
+        let vector = 16 / self.x.width().max(self.y.width());
+        let wide = self.x.is_aligned(vector) && self.y.is_aligned(vector);
+        let (entry, vector) = if wide { (self.entries[0], vector) } else { (self.entries[1], 1) };
+        let per_block = vector * self.unroll * u64::from(THREADS);
+        let first = [self.x.address, self.y.address, self.x.len()].map(Argument::from);
+        Step::Kernel(Call {
+            unit: self.unit,
+            entry,
+            blocks: self.x.len().div_ceil(per_block).max(1),
+            threads: THREADS,
+            arguments: first.into_iter().chain(rest).collect(),
+        })
+    }
+}
