@@ -16,11 +16,13 @@ pub(crate) struct Attempt {
     pub(crate) outputs: Vec<OutputVerdict>,
     pub(crate) memory: Vec<MemoryFault>,
     pub(crate) message: Option<String>,
+    /// The device or process can no longer be used.
+    pub(crate) lost: bool,
 }
 
 impl Attempt {
     fn without_outputs(outcome: Outcome, message: String) -> Self {
-        Self { outcome, outputs: Vec::new(), memory: Vec::new(), message: Some(message) }
+        Self { outcome, outputs: Vec::new(), memory: Vec::new(), message: Some(message), lost: false }
     }
 }
 
@@ -39,6 +41,10 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
         Ok(Err(BackendError::Unsupported(why))) => {
             return Attempt::without_outputs(Outcome::Unsupported, why.to_string());
         }
+        Ok(Err(error @ BackendError::Lost { .. })) => {
+            let crashed = Attempt::without_outputs(Outcome::Crashed, error.to_string());
+            return Attempt { lost: true, ..crashed };
+        }
         Ok(Err(error)) => return Attempt::without_outputs(Outcome::Crashed, error.to_string()),
         Err(panic) => {
             let message = format!("panicked: {}", panic_text(&*panic));
@@ -54,5 +60,5 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
     let outputs: Vec<_> = pairs.map(|(i, (expected, actual))| judge(context, i, expected, actual)).collect();
     let right = faults.is_empty() && outputs.iter().all(|output| output.ok);
     let outcome = if right { Outcome::Pass } else { Outcome::Fail };
-    Attempt { outcome, outputs, memory: faults, message: None }
+    Attempt { outcome, outputs, memory: faults, message: None, lost: false }
 }

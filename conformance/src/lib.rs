@@ -28,3 +28,4 @@ pub mod source;
 pub mod sweep;
 pub mod verdict;
 pub mod waiver;
+pub mod worker;

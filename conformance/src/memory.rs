@@ -11,7 +11,7 @@ use plumbline_reference::backend::{Buffer, Layout, Staged, Stream};
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of each guard zone: more than a block of 1024 threads writes past the end.
 const GUARD: usize = 4096;
@@ -20,7 +20,7 @@ const GUARD: usize = 4096;
 const POISON: [u8; 2] = [0x00, 0xff];
 
 /// A broken memory contract.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum MemoryFault {
     /// A byte outside the elements was written.

@@ -5,7 +5,7 @@
 use crate::attempt::{attempt, panic_text};
 use crate::case::Against;
 use crate::load::{load, load_all};
-use crate::replay::Replay;
+use crate::replay::{Needs, Replay};
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::source::Case;
 use crate::verdict::{Outcome, Verdict};
@@ -174,12 +174,23 @@ fn built_in(fixtures: &Path) -> Result<(Vec<Case>, Vec<Waiver>), SetupError> {
     Ok((cases, waivers))
 }
 
+/// What running a trial gave, before waivers.
+pub(crate) struct Judged {
+    pub(crate) verdict: Verdict,
+    /// The backend says that its device or process can no longer be used.
+    pub(crate) lost: bool,
+}
+
 impl Trial {
-    /// Builds the case, runs the backend and judges what it gave.
+    /// Builds the case, runs the backend in this process and judges what it gave.
     #[must_use]
     pub fn run(&self) -> Verdict {
-        let start = Instant::now();
-        let mut verdict = Verdict {
+        self.settle(self.judge().verdict)
+    }
+
+    /// A verdict on nothing yet: what is known before the trial runs.
+    pub(crate) fn unjudged(&self, outcome: Outcome, message: Option<String>, needs: Needs) -> Verdict {
+        Verdict {
             trial: self.name.clone(),
             case: self.case.name.clone(),
             origin: self.case.origin(),
@@ -190,22 +201,35 @@ impl Trial {
             variant: self.variant.clone(),
             device: self.subject.backend.device().name,
             seed: self.context.seed,
-            outcome: Outcome::Pass,
+            outcome,
             outputs: Vec::new(),
             memory: Vec::new(),
-            message: None,
+            message,
+            stderr: None,
             waiver: self.waiver.as_ref().map(|waiver| format!("{} ({})", waiver.reason, waiver.link)),
             elements: 0,
             millis: 0,
-            replay: self.context.replay.command(self),
-        };
-        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(&mut verdict)));
-        if let Err(panic) = judged {
+            replay: self.context.replay.command(self, needs),
+        }
+    }
+
+    pub(crate) fn judge(&self) -> Judged {
+        let start = Instant::now();
+        let mut verdict = self.unjudged(Outcome::Pass, None, Needs::default());
+        let lost = catch_unwind(AssertUnwindSafe(|| self.judge_into(&mut verdict))).unwrap_or_else(|panic| {
             // A panic of the backend is its verdict and does not come this far.
             verdict.outcome = Outcome::Error;
             verdict.message =
                 Some(format!("the harness panicked: {}; please report it", panic_text(&*panic)));
-        }
+            false
+        });
+        verdict.elements = verdict.outputs.iter().map(|output| output.elements).sum();
+        verdict.millis = start.elapsed().as_millis() as u64;
+        Judged { verdict, lost }
+    }
+
+    /// The verdict in the light of the waiver, if there is one.
+    pub(crate) fn settle(&self, mut verdict: Verdict) -> Verdict {
         if let Some(waiver) = &self.waiver {
             if verdict.outcome == Outcome::Pass {
                 verdict.outcome = Outcome::Fail;
@@ -215,19 +239,18 @@ impl Trial {
                 verdict.outcome = Outcome::Waived;
             }
         }
-        verdict.elements = verdict.outputs.iter().map(|output| output.elements).sum();
-        verdict.millis = start.elapsed().as_millis() as u64;
         verdict
     }
 
-    fn judge_into(&self, verdict: &mut Verdict) {
+    /// Whether the backend was lost.
+    fn judge_into(&self, verdict: &mut Verdict) -> bool {
         let op = &self.case.spec.op;
         let built = match self.case.build(self.context.seed) {
             Ok(built) => built,
             Err(error) => {
                 verdict.outcome = Outcome::Error;
                 verdict.message = Some(error.to_string());
-                return;
+                return false;
             }
         };
         let attempt = attempt(&self.subject, op, &self.variant, &built);
@@ -235,6 +258,7 @@ impl Trial {
         verdict.outputs = attempt.outputs;
         verdict.memory = attempt.memory;
         verdict.message = attempt.message;
+        attempt.lost
     }
 }
 

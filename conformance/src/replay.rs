@@ -1,39 +1,64 @@
 //! The command that runs one trial again.
 
+use crate::adapter::DemoFault;
 use crate::case::Profile;
 use crate::registry::Trial;
 use crate::setup::Selection;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What of a run's options a replay repeats.
 pub(crate) struct Replay {
     program: String,
     cases: Option<PathBuf>,
     seed: u64,
-    demo_fault: bool,
+    device: Option<u32>,
+    demo_fault: Option<DemoFault>,
+}
+
+/// What a replay needs beyond the options of the run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    /// The device on which it was seen, where the run had several.
+    pub(crate) device: Option<u32>,
+    /// A worker process, since it ends its own.
+    pub(crate) isolation: bool,
+    /// The same end to waiting.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The variable that says what replay lines begin with.
+pub(crate) const INVOKED_AS: &str = "PLUMBLINE_INVOKED_AS";
+
+/// What replay lines of this process begin with.
+pub(crate) fn invoked_as() -> String {
+    // Under `cargo test` the first argument is the test's executable, which takes no
+    // such options; the project's own command always does.
+    let program = std::env::var(INVOKED_AS).ok().or_else(|| {
+        let own = std::env::args_os().next()?.to_string_lossy().into_owned();
+        let is_plumbline = std::path::Path::new(&own).file_stem()? == "plumbline";
+        is_plumbline.then(|| quote(&own))
+    });
+    program.unwrap_or_else(|| "cargo xtask".to_owned())
 }
 
 impl Replay {
     pub(crate) fn new(selection: &Selection) -> Self {
-        // Under `cargo test` the first argument is the test's executable, which takes no
-        // such options; the project's own command always does.
-        let program = std::env::var("PLUMBLINE_INVOKED_AS").ok().or_else(|| {
-            let own = std::env::args_os().next()?.to_string_lossy().into_owned();
-            let is_plumbline = std::path::Path::new(&own).file_stem()? == "plumbline";
-            is_plumbline.then(|| quote(&own))
-        });
         Self {
-            program: program.unwrap_or_else(|| "cargo xtask".to_owned()),
+            program: invoked_as(),
             cases: selection.cases.clone(),
             seed: selection.seed,
+            device: selection.device,
             demo_fault: selection.demo_fault,
         }
     }
 
-    pub(crate) fn command(&self, trial: &Trial) -> String {
+    pub(crate) fn command(&self, trial: &Trial, needs: Needs) -> String {
         let mut command = format!("{} conform", self.program);
-        if self.demo_fault {
-            command += " --demo-fault";
+        match self.demo_fault {
+            None => (),
+            Some(DemoFault::Cast465ToNan) => command += " --demo-fault",
+            Some(fault) => command += &format!(" --demo-fault={fault}"),
         }
         if let Some(cases) = &self.cases {
             command += &format!(" --cases={}", quote(&cases.display().to_string()));
@@ -44,6 +69,15 @@ impl Replay {
         }
         if self.seed != 0 {
             command += &format!(" --seed {}", self.seed);
+        }
+        if let Some(device) = needs.device.or(self.device) {
+            command += &format!(" --device {device}");
+        }
+        if needs.isolation && !trial.subject.isolated {
+            command += " --isolate always";
+        }
+        if let Some(timeout) = needs.timeout {
+            command += &format!(" --timeout {}", timeout.as_secs_f64());
         }
         command + &format!(" --exact {}", quote(&trial.name))
     }

@@ -4,6 +4,7 @@ use crate::registry::{Registry, Trial};
 use crate::report::{Coverage, Record, ResultsFile, SCHEMA, failure};
 use crate::setup::Selection;
 use crate::verdict::Verdict;
+use crate::worker::Pool;
 use libtest_mimic::{Arguments, Failed};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +12,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Runs a registry's trials. `cuda` is what was found of CUDA; `results` is where
+/// Runs a registry's trials, in this process where there is no `pool`. `cuda` is what was found of CUDA; `results` is where
 /// `results.jsonl` goes and its name.
 pub fn run(
     registry: &Registry,
     selection: &Selection,
+    pool: Option<Pool>,
     arguments: &Arguments,
     cuda: &str,
     results: Option<(&Path, &str)>,
@@ -39,7 +41,7 @@ pub fn run(
         })?;
     }
 
-    let collected = Arc::new(Collected { verdicts: Mutex::default(), file });
+    let collected = Arc::new(Collected { pool, verdicts: Mutex::default(), file });
     let trials = registry.trials.iter().map(|trial| collected.clone().trial(trial.clone())).collect();
     // It panics when its reader is gone: `conform | head`.
     let conclusion = catch_unwind(AssertUnwindSafe(|| libtest_mimic::run(arguments, trials)))
@@ -60,6 +62,7 @@ pub fn run(
 }
 
 struct Collected {
+    pool: Option<Pool>,
     verdicts: Mutex<Vec<Verdict>>,
     file: Option<ResultsFile>,
 }
@@ -68,7 +71,7 @@ impl Collected {
     fn trial(self: Arc<Self>, trial: Trial) -> libtest_mimic::Trial {
         let kind = if trial.waiver.is_some() { "waived" } else { "" };
         libtest_mimic::Trial::test(trial.name.clone(), move || {
-            let verdict = trial.run();
+            let verdict = self.pool.as_ref().map_or_else(|| trial.run(), |pool| pool.run(&trial));
             let result = if verdict.outcome.is_ok() { Ok(()) } else { Err(Failed::from(failure(&verdict))) };
             let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&Record::Verdict(&verdict)));
             self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);

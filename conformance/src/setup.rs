@@ -1,14 +1,17 @@
 //! What a run is asked for, and what it finds on this machine.
 
-use crate::adapter::{Float8, Half, Playback, demo_fault};
+use crate::adapter::{DemoFault, Float8, Half, Playback, demo_fault};
 use crate::case::{Against, NanJudge, Profile};
 use crate::load::LoadError;
 use crate::seed;
 use crate::waiver::WaiverError;
 use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
 use plumbline_gpu::Cuda;
+use plumbline_gpu::device::DeviceInfo;
 use plumbline_gpu::module::Cache;
 use plumbline_reference::{Backend, Cpu};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -37,9 +40,13 @@ pub struct Selection {
     /// Fail, before any trial, where there is no usable GPU
     #[arg(long, env = "PLUMBLINE_REQUIRE_GPU", value_parser = BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
     pub require_gpu: bool,
+    /// The GPU to use, by CUDA's number for it; default: all
+    #[arg(long, env = "PLUMBLINE_DEVICE", value_name = "N")]
+    pub device: Option<u32>,
     /// Judge a deliberately wrong backend instead, to see what a failure looks like
-    #[arg(long)]
-    pub demo_fault: bool,
+    #[arg(long, value_enum, value_name = "FAULT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "cast_465_to_nan")]
+    pub demo_fault: Option<DemoFault>,
 }
 
 /// As if no option were given.
@@ -52,8 +59,37 @@ impl Default for Selection {
             seed: 0,
             partition: None,
             require_gpu: false,
-            demo_fault: false,
+            device: None,
+            demo_fault: None,
         }
+    }
+}
+
+impl Selection {
+    /// Options of a command line that selects the same trials, those of all parts, on
+    /// that device.
+    pub(crate) fn arguments(&self, device: Option<u32>) -> Vec<OsString> {
+        let backend = self.backend.to_possible_value();
+        let backend = backend.as_ref().map_or("auto", |value| value.get_name());
+        let mut options = vec![
+            format!("--backend={backend}").into(),
+            format!("--profile={}", self.profile).into(),
+            format!("--seed={}", self.seed).into(),
+        ];
+        if let Some(cases) = &self.cases {
+            let mut option = OsString::from("--cases=");
+            option.push(cases);
+            options.push(option);
+        }
+        options.extend(device.or(self.device).map(|device| format!("--device={device}").into()));
+        options.extend(self.demo_fault.map(|fault| format!("--demo-fault={fault}").into()));
+        options
+    }
+
+    /// The variables that stand for options.
+    pub(crate) fn variables() -> Vec<OsString> {
+        let options = Self::augment_args(clap::Command::new("selection"));
+        options.get_arguments().filter_map(clap::Arg::get_env).map(OsStr::to_owned).collect()
     }
 }
 
@@ -129,6 +165,14 @@ pub enum SetupError {
     /// A GPU was asked for.
     #[error(transparent)]
     NoGpu(#[from] plumbline_gpu::device::NoDevice),
+    /// Another GPU was asked for than there are.
+    #[error("no usable GPU has the number {device}, only {there:?}; `plumbline doctor` shows what was found")]
+    NoSuchDevice {
+        /// The number asked for.
+        device: u32,
+        /// The numbers of those that there are.
+        there: Vec<u32>,
+    },
     /// Nothing is left to run.
     #[error("{0}")]
     NothingToRun(String),
@@ -143,12 +187,24 @@ pub struct Subject {
     pub nan: NanJudge,
     /// The variant that is itself an oracle: it is not judged by what it computes.
     pub oracle: Option<(Against, &'static str)>,
+    /// Whether its trials run in worker processes unless the user says otherwise: it can
+    /// end its process, block it, or make it useless.
+    pub isolated: bool,
+    /// Numbers of the devices that it runs on, one worker process each. Empty where it
+    /// needs no device: then there are as many as trials at once.
+    pub devices: Vec<u32>,
 }
 
 impl Subject {
     /// A backend from elsewhere, whose NaNs need only be NaN.
     pub fn foreign(backend: impl Backend + 'static) -> Self {
-        Self { backend: Arc::new(backend), nan: NanJudge::Class, oracle: None }
+        Self::shared(Arc::new(backend))
+    }
+
+    /// The same of a backend that is shared already.
+    #[must_use]
+    pub fn shared(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, nan: NanJudge::Class, oracle: None, isolated: false, devices: Vec::new() }
     }
 
     /// An oracle, and what must equal it bit for bit.
@@ -182,10 +238,11 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     if selection.require_gpu || selection.backend == BackendChoice::Cuda {
         plumbline_gpu::device::require()?;
     }
-    if selection.demo_fault {
-        return Ok(vec![Subject::foreign(demo_fault())]);
+    if let Some(fault) = selection.demo_fault {
+        let isolated = fault.needs_isolation();
+        return Ok(vec![Subject { isolated, ..Subject::shared(demo_fault(fault)) }]);
     }
-    let cuda = if selection.backend == BackendChoice::Cpu { Vec::new() } else { cuda() };
+    let cuda = if selection.backend == BackendChoice::Cpu { Vec::new() } else { cuda(selection.device)? };
     if selection.backend == BackendChoice::Cuda {
         return Ok(cuda);
     }
@@ -202,13 +259,26 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     Ok(subjects)
 }
 
-/// The project's own kernels, on the first CUDA device where there is one.
-fn cuda() -> Vec<Subject> {
+/// The project's own kernels, where there is a CUDA device: on the one asked for, or on all
+/// that are like the first.
+fn cuda(device: Option<u32>) -> Result<Vec<Subject>, SetupError> {
     let probe = plumbline_gpu::device::probe();
-    let device = probe.devices.first();
-    let subject = |device| Subject {
-        nan: NanJudge::Bits,
-        ..Subject::foreign(Cuda::new(probe, device, Cache::of_user()))
+    if device.is_some() {
+        probe.require()?;
+    }
+    let number = |found: &DeviceInfo| found.ordinal;
+    let wanted = |found: &&DeviceInfo| device.is_none_or(|device| device == found.ordinal);
+    let Some(first) = probe.devices.iter().find(wanted) else {
+        let there = probe.devices.iter().map(number).collect();
+        return device.map_or(Ok(Vec::new()), |device| Err(SetupError::NoSuchDevice { device, there }));
     };
-    device.map(subject).into_iter().collect()
+    let like_first = |found: &&DeviceInfo| {
+        (&found.name, found.compute_capability) == (&first.name, first.compute_capability)
+    };
+    Ok(vec![Subject {
+        nan: NanJudge::Bits,
+        isolated: true,
+        devices: probe.devices.iter().filter(wanted).filter(like_first).map(number).collect(),
+        ..Subject::foreign(Cuda::new(probe, first, Cache::of_user()))
+    }])
 }

@@ -5,11 +5,11 @@ use crate::judge::OutputVerdict;
 use crate::memory::MemoryFault;
 use plumbline_reference::ops::Op;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How a trial ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Every criterion was met.
@@ -20,16 +20,18 @@ pub enum Outcome {
     Waived,
     /// The backend refused, having seen the inputs. Counts as not covered.
     Unsupported,
-    /// The backend returned an error or panicked.
+    /// The backend returned an error, panicked or ended its process.
     Crashed,
+    /// There was no verdict in time.
+    TimedOut,
     /// The case could not be built, or the harness itself failed.
     Error,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 6] =
-        [Self::Pass, Self::Fail, Self::Waived, Self::Unsupported, Self::Crashed, Self::Error];
+    pub const ALL: [Self; 7] =
+        [Self::Pass, Self::Fail, Self::Waived, Self::Unsupported, Self::Crashed, Self::TimedOut, Self::Error];
 
     /// Whether a run with this outcome can still be green.
     #[must_use]
@@ -46,13 +48,14 @@ impl fmt::Display for Outcome {
             Self::Waived => "waived",
             Self::Unsupported => "unsupported",
             Self::Crashed => "crashed",
+            Self::TimedOut => "timed out",
             Self::Error => "errors",
         })
     }
 }
 
 /// One trial, judged.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Name of the trial: `backend/variant/case`.
     pub trial: String,
@@ -61,12 +64,12 @@ pub struct Verdict {
     /// Where the case stands: `fixtures/cases/cast.yaml:12`.
     pub origin: String,
     /// What the case is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// The operation and its parameters.
     pub op: Op,
     /// Who computed the right outputs; left out where the case holds them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oracle: Option<Against>,
     /// Name of the backend.
     pub backend: String,
@@ -83,10 +86,13 @@ pub struct Verdict {
     /// Broken memory contracts.
     pub memory: Vec<MemoryFault>,
     /// The error, panic, or why a pass is a failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The end of what its process wrote to standard error, where it ended or was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
     /// Reason and link of the waiver that covers the trial.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiver: Option<String>,
     /// Elements judged, over all outputs.
     pub elements: usize,

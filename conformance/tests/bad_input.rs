@@ -263,6 +263,12 @@ fn options_that_make_no_sense() {
         (&["--seed", "x"], "seed"),
         (&["--format", "xml"], "pretty"),
         (&["--exact"], "FILTER"),
+        (&["--isolate", "sometimes"], "always"),
+        (&["--timeout", "0"], "like 60 or 0.5"),
+        (&["--timeout", "1m"], "like 60 or 0.5"),
+        (&["--device", "x"], "device"),
+        (&["--demo-fault=flood"], "cast_465_to_nan"),
+        (&["--demo-fault=abort", "--isolate", "never"], "leave out `--isolate never`"),
         (&["--no-such-option"], "--no-such-option"),
     ] {
         let run = plumbline(&[&["conform"], args].concat());
@@ -291,8 +297,10 @@ fn fixtures_that_are_missing() {
 fn a_gpu_that_is_required_but_missing() {
     if plumbline_gpu::device::require().is_ok() {
         assert_eq!(plumbline(&["conform", "--require-gpu", "format_info"]).code, 0);
+        refused(&plumbline(&["conform", "--device", "99"]), &["no usable GPU has the number 99", "doctor"]);
     } else {
         refused(&plumbline(&["conform", "--require-gpu"]), &["no CUDA device", "install"]);
+        refused(&plumbline(&["conform", "--device", "0"]), &["no CUDA device", "install"]);
         refused(&plumbline(&["conform", "--backend", "cuda"]), &["no CUDA device", "install"]);
         let run = run(command().arg("conform").env("PLUMBLINE_REQUIRE_GPU", "1"));
         refused(&run, &["no CUDA device"]);

@@ -3,7 +3,10 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use libtest_mimic::Arguments;
-use plumbline_conformance::{registry::Registry, runner, setup::Selection};
+use plumbline_conformance::registry::Registry;
+use plumbline_conformance::runner;
+use plumbline_conformance::setup::Selection;
+use plumbline_conformance::worker::{Isolation, Pool};
 use std::process::ExitCode;
 
 /// The options, which here come from variables alone.
@@ -11,6 +14,8 @@ use std::process::ExitCode;
 struct Options {
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    isolation: Isolation,
     /// Where each process writes a results file of its own.
     #[arg(long, env = "PLUMBLINE_OUT")]
     out: Option<std::path::PathBuf>,
@@ -29,7 +34,7 @@ fn main() -> ExitCode {
 fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments = Arguments::from_args();
     let matches = Options::command().try_get_matches_from(["conform"])?;
-    let Options { selection, out } = Options::from_arg_matches(&matches)?;
+    let Options { selection, isolation, out } = Options::from_arg_matches(&matches)?;
     let mut registry = Registry::new(&selection)?;
     if let Some(partition) = selection.partition {
         registry.partition(partition)?;
@@ -43,7 +48,8 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let name = format!("results-{}.jsonl", std::process::id());
     let results = out.as_deref().map(|out| (out, name.as_str()));
-    let coverage = runner::run(&registry, &selection, &arguments, "not probed", results)?;
+    let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation)?;
+    let coverage = runner::run(&registry, &selection, Some(pool), &arguments, "not probed", results)?;
     if arguments.filter.is_none() && coverage.is_vacuous() {
         return Err("nothing was compared: the trials have no elements".into());
     }

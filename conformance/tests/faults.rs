@@ -26,7 +26,7 @@ fn selection() -> Selection {
 /// Whether some trial of the cases that `keep` picks fails on a fault's backend.
 fn is_found(fault: Fault, cases: &[Case], keep: impl Fn(&Case) -> bool) -> bool {
     let cases: Vec<_> = cases.iter().filter(|case| keep(case)).cloned().collect();
-    let subject = Subject { backend: fault.backend.into(), nan: NanJudge::Bits, oracle: None };
+    let subject = Subject { nan: NanJudge::Bits, ..Subject::shared(fault.backend.into()) };
     let registry = Registry::of(cases, vec![subject], Vec::new(), &selection())
         .unwrap_or_else(|error| panic!("{}: {error}", fault.id));
     registry.trials.iter().any(|trial| trial.run().outcome == Outcome::Fail)

@@ -26,7 +26,7 @@ use std::path::Path;
 const ENOUGH: u64 = 20_000;
 
 fn subject(fault: Fault) -> Subject {
-    Subject { backend: fault.backend.into(), nan: NanJudge::Class, oracle: None }
+    Subject::shared(fault.backend.into())
 }
 
 fn targets(subject: &Subject) -> Targets {

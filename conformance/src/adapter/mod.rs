@@ -5,7 +5,7 @@
 //! | [`Float8`], [`Half`] | the crates float8 and half, as second opinions with their faults |
 //! | [`Playback`] | a GPU's conversion instructions, played back from a recording |
 //! | [`Closure`] | any function on tensors, for one operation |
-//! | [`demo_fault`] | a wrong cast, to show what a failure looks like |
+//! | [`demo_fault()`] | backends with one deliberate fault each, to show what a failure looks like |
 //!
 //! Each says precisely which operations and policies it implements, and why not the
 //! others; none repairs what the implementation behind it gets wrong.
@@ -20,7 +20,7 @@ mod scalar;
 mod testing;
 
 pub use closure::Closure;
-pub use demo::demo_fault;
+pub use demo::{DemoFault, cast_465_to_nan, demo_fault};
 pub use float8::Float8;
 pub use half::Half;
 pub use playback::{Playback, PlaybackError};

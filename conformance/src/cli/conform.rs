@@ -3,6 +3,8 @@
 use crate::registry::Registry;
 use crate::runner;
 use crate::setup::Selection;
+use crate::worker::{Isolation, Pool};
+use anyhow::Context;
 use libtest_mimic::{Arguments, FormatSetting};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ pub struct ConformArgs {
     exact: bool,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    isolation: Isolation,
     /// Trials at once; default: one per processor
     #[arg(long, env = "PLUMBLINE_JOBS", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -64,9 +68,12 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         }),
         ..Arguments::default()
     };
+    let program =
+        std::env::current_exe().context("the executable's own path, to start workers from, is not known")?;
+    let pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
     let results = Some((args.out.as_path(), "results.jsonl"));
     let cuda = plumbline_gpu::device::probe().to_string();
-    let ran = runner::run(&registry, &args.selection, &arguments, &cuda, results);
+    let ran = runner::run(&registry, &args.selection, Some(pool), &arguments, &cuda, results);
     let coverage = ran.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => error.into(),
         _ => anyhow::Error::new(error)

@@ -1,6 +1,6 @@
 //! `plumbline fuzz`: searches for inputs on which a backend differs from the definition.
 
-use crate::case::Profile;
+use crate::adapter::DemoFault;
 use crate::fuzz::{Finding, Regression, Search, Target, Targets, record};
 use crate::load::load;
 use crate::registry::{REGRESSIONS, Registry};
@@ -103,13 +103,10 @@ fn report_each_panic_once() {
 fn selection(args: &FuzzArgs, cases: Option<PathBuf>) -> Selection {
     Selection {
         backend: args.backend,
-        profile: Profile::Quick,
         cases,
-        // Literal cases have no use for one.
-        seed: 0,
-        partition: None,
-        require_gpu: false,
-        demo_fault: args.demo_fault,
+        // Literal cases have no use for a seed.
+        demo_fault: args.demo_fault.then_some(DemoFault::Cast465ToNan),
+        ..Selection::default()
     }
 }
 

@@ -11,6 +11,7 @@ mod kernels;
 mod number;
 mod schema;
 mod sweep;
+mod worker;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, ErrorKind, Write};
@@ -51,6 +52,8 @@ enum Command {
     Bandwidth(bandwidth::BandwidthArgs),
     /// Write the JSON Schema of case files, or of results.jsonl
     Schema(schema::SchemaArgs),
+    /// Run trials for a parent process, which names them on standard input
+    Worker(worker::WorkerArgs),
 }
 
 /// Runs the command line; errors are one line on stderr and exit code 2.
@@ -70,6 +73,7 @@ pub fn main() -> ExitCode {
         Command::Kernels(args) => kernels::run(&args),
         Command::Bandwidth(args) => print(bandwidth::run(&args)),
         Command::Schema(args) => print(schema::run(&args)),
+        Command::Worker(args) => worker::run(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -5,7 +5,7 @@ use crate::adapter::{Float8, Half, Playback};
 use crate::case::NanJudge;
 use crate::report::brief;
 use crate::setup::Partition;
-use crate::sweep::{Swept, Oracle, Staircase, Sweep, policies};
+use crate::sweep::{Oracle, Staircase, Sweep, Swept, policies};
 use anyhow::{Context, bail, ensure};
 use plumbline_gpu::module::Cache;
 use plumbline_gpu::{Cuda, device};

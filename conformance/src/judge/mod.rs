@@ -10,11 +10,11 @@ use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
 use plumbline_reference::{DType, Tensor};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// What judging one output gave.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OutputVerdict {
     /// Position among the operation's outputs.
     pub output: usize,
@@ -33,22 +33,27 @@ pub struct OutputVerdict {
     /// Largest error over its bound, of the elements that have one: those that are
     /// finite, under a criterion with a tolerance. More than 1 fails; an infinite one, over
     /// a bound of 0, is `null`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "null_is_infinite", skip_serializing_if = "Option::is_none")]
     pub max_error_over_bound: Option<f64>,
     /// The first mismatch.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Element>,
     /// The worst mismatch: a wrong special value before a wrong number, then the
     /// largest error.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<Element>,
     /// Why no element was compared: wrong shape or type.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
 }
 
+/// JSON has no infinity. The field is left out where there is no error.
+fn null_is_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(Some(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY)))
+}
+
 /// One element of an output and what it was made from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Element {
     /// Row-major linear index.
     pub index: usize,
@@ -65,7 +70,7 @@ pub struct Element {
 }
 
 /// One number: its name, bits and value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scalar {
     /// Where it stands: `x[3]`, `expected`.
     pub name: String,

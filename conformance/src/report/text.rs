@@ -20,8 +20,15 @@ pub fn failure(verdict: &Verdict) -> String {
     }
     line("backend", &format!("{}/{} on {}", verdict.backend, verdict.variant, verdict.device));
     if let Some(message) = &verdict.message {
-        let label = if verdict.outcome == Outcome::Crashed { "crashed" } else { "error" };
+        let label = match verdict.outcome {
+            Outcome::Crashed => "crashed",
+            Outcome::TimedOut => "timed out",
+            _ => "error",
+        };
         line(label, message);
+    }
+    for (i, said) in verdict.stderr.iter().flat_map(|stderr| stderr.lines()).enumerate() {
+        line(if i == 0 { "stderr" } else { "" }, said);
     }
     for fault in &verdict.memory {
         line("memory", &fault.to_string());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::adapter::{Closure, Float8, demo_fault};
+use crate::adapter::{Closure, Float8, cast_465_to_nan};
 use plumbline_reference::Cpu;
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E4M3FNUZ, E5M2, F16, F32, F64, NanPolicy, Policy};
 
@@ -47,7 +47,7 @@ fn wide_staircases_are_the_definition_around_their_ends() {
 #[test]
 fn a_fault_is_counted_by_kind_with_its_first_input() {
     // 464 and 496 as f32; the fault lies strictly between.
-    let findings = sweep(Cast::new(F32, E4M3FN), &demo_fault(), 0x43e0_0000..0x4400_0000);
+    let findings = sweep(Cast::new(F32, E4M3FN), &cast_465_to_nan(), 0x43e0_0000..0x4400_0000);
     let expected = Mismatches { count: 0x0f_ffff, first: (0x43e8_0001, 0x7e, 0x7f) };
     assert_eq!(findings.mismatches, BTreeMap::from([(Fault::NanMade, expected)]));
 }

@@ -1,6 +1,6 @@
-//! A deliberately wrong backend, to show what a failure looks like.
+//! A wrong cast.
 
-use super::Closure;
+use crate::adapter::Closure;
 use plumbline_reference::format::{E4M3FN, F32, Policy};
 use plumbline_reference::ops::Cast;
 
@@ -8,7 +8,7 @@ use plumbline_reference::ops::Cast;
 /// were complete, so that magnitudes between 464 and 496 become 480, whose code is
 /// NaN's.
 #[must_use]
-pub fn demo_fault() -> Closure<'static> {
+pub fn cast_465_to_nan() -> Closure<'static> {
     Closure::elementwise("demo-fault", Cast::new(F32, E4M3FN), |x| {
         let right = E4M3FN.encode(F32.decode(x), &Policy::default(), 0);
         let magnitude = F32.to_f64(x).abs();
@@ -33,6 +33,6 @@ mod tests {
         };
         let mut expected = run(&Cpu);
         expected[5..8].copy_from_slice(&[0x7f, 0xff, 0x7f]);
-        assert_eq!(run(&demo_fault()), expected);
+        assert_eq!(run(&cast_465_to_nan()), expected);
     }
 }

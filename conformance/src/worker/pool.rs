@@ -1,0 +1,238 @@
+//! The workers of a run.
+
+use super::process::{Failed, Failure, Process};
+use super::{Answer, Isolation, IsolationError, Request};
+use crate::registry::{Registry, Trial};
+use crate::replay::{INVOKED_AS, Needs, invoked_as};
+use crate::setup::Selection;
+use crate::verdict::{Outcome, Verdict};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often in a row a worker may fail to start.
+const STARTS: usize = 3;
+/// How long a worker may take to start: it reads the cases and finds its device.
+const STARTUP: Duration = Duration::from_secs(60);
+
+/// Runs trials, in this process or in workers: one for each device, or for backends
+/// without devices as many as there are trials at once.
+pub struct Pool {
+    program: PathBuf,
+    selection: Selection,
+    isolation: Isolation,
+    several_devices: bool,
+    idle: Mutex<Vec<Slot>>,
+    freed: Condvar,
+}
+
+/// A place for a worker.
+struct Slot {
+    device: Option<u32>,
+    /// The worker, or why none can be started here; that is not tried again.
+    worker: Option<Result<Process, Failed>>,
+}
+
+/// A slot that is in use.
+struct Lease<'a> {
+    pool: &'a Pool,
+    slot: Slot,
+}
+
+impl Pool {
+    /// The workers for a registry. `program` is the `plumbline` executable, `selection`
+    /// what the registry was made from. No worker is started before it is needed.
+    pub fn new(
+        program: impl Into<PathBuf>,
+        registry: &Registry,
+        selection: &Selection,
+        isolation: Isolation,
+    ) -> Result<Self, IsolationError> {
+        isolation.check(selection)?;
+        let devices: BTreeSet<u32> =
+            registry.subjects.iter().flat_map(|subject| &subject.devices).copied().collect();
+        Ok(Self {
+            program: program.into(),
+            selection: selection.clone(),
+            isolation,
+            several_devices: devices.len() > 1,
+            idle: Mutex::new(devices.into_iter().map(|device| Slot::new(Some(device))).collect()),
+            freed: Condvar::new(),
+        })
+    }
+
+    /// Runs a trial where it belongs; its verdict.
+    #[must_use]
+    pub fn run(&self, trial: &Trial) -> Verdict {
+        if !self.isolation.holds(&trial.subject) {
+            return trial.run();
+        }
+        let mut lease = self.lease(&trial.subject.devices);
+        let verdict = lease.slot.run(self, trial);
+        drop(lease);
+        trial.settle(verdict)
+    }
+
+    /// A slot on one of the devices, with a worker if there is such a one; waits until one
+    /// is free.
+    fn lease(&self, devices: &[u32]) -> Lease<'_> {
+        let suits = |slot: &Slot| match slot.device {
+            None => devices.is_empty(),
+            Some(device) => devices.contains(&device),
+        };
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let started = idle.iter().position(|slot| suits(slot) && slot.is_running());
+            if let Some(found) = started.or_else(|| idle.iter().position(suits)) {
+                return Lease { pool: self, slot: idle.swap_remove(found) };
+            }
+            if devices.is_empty() {
+                return Lease { pool: self, slot: Slot::new(None) };
+            }
+            idle = self.freed.wait(idle).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn start(&self, device: Option<u32>) -> Result<Process, Failed> {
+        let mut command = self.command(device);
+        let mut attempt = 1;
+        loop {
+            match Process::start(&mut command, STARTUP) {
+                Err(_) if attempt < STARTS => attempt += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn command(&self, device: Option<u32>) -> Command {
+        let mut command = Command::new(&self.program);
+        for variable in Selection::variables() {
+            command.env_remove(variable);
+        }
+        let device = device.filter(|_| self.several_devices);
+        command.env(INVOKED_AS, invoked_as()).arg("worker").args(self.selection.arguments(device));
+        command
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let slot = std::mem::replace(&mut self.slot, Slot::new(None));
+        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+        self.pool.freed.notify_all();
+    }
+}
+
+impl Slot {
+    const fn new(device: Option<u32>) -> Self {
+        Self { device, worker: None }
+    }
+
+    const fn is_running(&self) -> bool {
+        matches!(self.worker, Some(Ok(_)))
+    }
+
+    /// The verdict on a trial, before waivers.
+    fn run(&mut self, pool: &Pool, trial: &Trial) -> Verdict {
+        let (start, timeout) = (Instant::now(), pool.isolation.timeout);
+        let process = match self.process(pool) {
+            Ok(process) => process,
+            Err(Failed { failure, stderr }) => {
+                let why = failure.words("said nothing", STARTUP);
+                let message = format!("no worker could be started: the last of {STARTS} {why}");
+                let verdict = trial.unjudged(Outcome::Crashed, Some(message), Needs::default());
+                return Verdict { stderr: stderr.clone(), ..verdict };
+            }
+        };
+        let device = process.hello.backends.get(trial.subject.backend.name()).cloned();
+        let Failed { failure, stderr } = match process.ask(&Request::Run(trial.name.clone()), timeout) {
+            Ok(Answer::Judged { verdict, retire }) if verdict.trial == trial.name => {
+                if retire {
+                    self.worker = None;
+                }
+                return *verdict;
+            }
+            Ok(_) => Failure::Ended("answered something else than it was asked".to_owned()).into(),
+            Err(failed) => failed,
+        };
+        self.worker = None;
+        let late = failure == Failure::Late;
+        let outcome = if late { Outcome::TimedOut } else { Outcome::Crashed };
+        let message = format!("the process {}", failure.words("gave no verdict", timeout));
+        let needs = Needs {
+            device: self.device.filter(|_| pool.several_devices),
+            isolation: true,
+            timeout: late.then_some(timeout),
+        };
+        let mut verdict = trial.unjudged(outcome, Some(message), needs);
+        if let Some(device) = device {
+            verdict.device = device.name;
+        }
+        verdict.stderr = stderr;
+        verdict.millis = start.elapsed().as_millis() as u64;
+        verdict
+    }
+
+    /// The worker, started if need be.
+    fn process(&mut self, pool: &Pool) -> Result<&mut Process, &Failed> {
+        if let Some(Ok(process)) = &mut self.worker
+            && !process.is_alive()
+        {
+            eprintln!("note: a worker ended after it had given its last verdict; another takes its place");
+            self.worker = None;
+        }
+        let device = self.device;
+        self.worker.get_or_insert_with(|| pool.start(device)).as_mut().map_err(|failed| &*failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::{DemoFault, demo_fault};
+    use crate::load::load;
+    use crate::setup::{Subject, fixtures};
+    use crate::worker::Isolate;
+    use std::thread;
+
+    fn pool(devices: &[u32]) -> Pool {
+        let backend = demo_fault(DemoFault::Cast465ToNan);
+        let subject = Subject { devices: devices.to_vec(), ..Subject::shared(backend) };
+        let cases = load(&fixtures().unwrap().join("cases/cast.yaml")).unwrap();
+        let selection = Selection::default();
+        let registry = Registry::of(cases, vec![subject], Vec::new(), &selection).unwrap();
+        let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(1) };
+        Pool::new("plumbline", &registry, &selection, isolation).unwrap()
+    }
+
+    #[test]
+    fn a_device_has_one_worker_at_a_time() {
+        let pool = pool(&[3, 5]);
+        let first = pool.lease(&[3, 5]);
+        let second = pool.lease(&[3, 5]);
+        let mut devices = [first.slot.device, second.slot.device];
+        devices.sort();
+        assert_eq!(devices, [Some(3), Some(5)]);
+        assert_eq!(pool.lease(&[]).slot.device, None, "what needs no device waits for none");
+        let freed = first.slot.device;
+        thread::scope(|scope| {
+            let third = scope.spawn(|| pool.lease(&[3, 5]).slot.device);
+            thread::sleep(Duration::from_millis(50));
+            assert!(!third.is_finished());
+            drop(first);
+            assert_eq!(third.join().unwrap(), freed);
+        });
+    }
+
+    #[test]
+    fn a_worker_is_told_its_device_where_there_are_several() {
+        let arguments = |pool: &Pool| -> Vec<_> {
+            pool.command(Some(3)).get_args().map(|arg| arg.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(arguments(&pool(&[3]))[0], "worker");
+        assert!(!arguments(&pool(&[3])).contains(&"--device=3".to_owned()));
+        assert!(arguments(&pool(&[3, 5])).contains(&"--device=3".to_owned()));
+    }
+}
