@@ -35,7 +35,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Runs a backend on the inputs and judges what it gives.
 pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Attempt {
     // A foreign backend may panic; that is its verdict, not the end of the run.
-    let run = AssertUnwindSafe(|| execute(&*subject.backend, op, variant, &built.inputs));
+    let run = AssertUnwindSafe(|| execute(&*subject.backend, op, variant, &built.inputs, subject.contract));
     let Execution { outputs, faults } = match catch_unwind(run) {
         Ok(Ok(execution)) => execution,
         Ok(Err(BackendError::Unsupported(why))) => {

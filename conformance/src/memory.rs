@@ -7,17 +7,31 @@
 //! inputs. Where it can, the call is also made on two streams at once and replayed from a
 //! recorded graph, which must give the same bits.
 
-use plumbline_reference::backend::{Buffer, Layout, Staged, Stream};
+use plumbline_reference::backend::{Buffer, Launch, Layout, Staged, Stream};
 use plumbline_reference::ops::Op;
-use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
+use plumbline_reference::{Backend, BackendError, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of each guard zone: more than a block of 1024 threads writes past the end.
-const GUARD: usize = 4096;
 /// What memory outside the inputs holds: zeros, which a sum or a maximum does not
 /// notice, then ones, which are NaN in most formats.
 const POISON: [u8; 2] = [0x00, 0xff];
+
+/// How calls are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// How often each call is made, at least twice.
+    pub runs: u32,
+    /// Bytes of each guard zone.
+    pub guard: usize,
+}
+
+impl Default for Contract {
+    fn default() -> Self {
+        // A block of 1024 threads that writes past the end stays in the guard zone.
+        Self { runs: 2, guard: 4096 }
+    }
+}
 
 /// A broken memory contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -103,19 +117,19 @@ pub struct Execution {
     pub faults: Vec<MemoryFault>,
 }
 
-/// Runs an operation, `runs` times and at least twice under the memory contract where the
-/// backend has steps.
+/// Runs an operation; under the memory contract where the backend has steps.
 pub fn execute(
     backend: &dyn Backend,
     op: &Op,
     variant: &str,
     inputs: &[Tensor],
-    runs: u32,
+    contract: Contract,
 ) -> Result<Execution, BackendError> {
     if !backend.stepwise() {
         return Ok(Execution { outputs: backend.run(op, variant, inputs)?, faults: Vec::new() });
     }
-    let first = guarded(backend, op, variant, inputs, POISON[0])?;
+    let call = Call { backend, op, variant, inputs, guard: contract.guard };
+    let first = call.guarded(POISON[0])?;
     let mut faults = first.faults;
     let mut add = |found: Vec<MemoryFault>| {
         for fault in found {
@@ -124,65 +138,93 @@ pub fn execute(
             }
         }
     };
-    for run in 1..runs.max(2) {
+    for run in 1..contract.runs.max(2) {
         let poison = POISON[run as usize % 2];
-        let again = guarded(backend, op, variant, inputs, poison)?;
+        let again = call.guarded(poison)?;
         add(again.faults);
         for (i, (first, again)) in first.outputs.iter().zip(&again.outputs).enumerate() {
             add(compare(&format!("output {i}"), (first, POISON[0]), (again, poison)));
         }
     }
-    add(concurrent(backend, op, variant, inputs, &first.outputs)?);
-    add(replayed(backend, op, variant, inputs, &first.outputs)?);
+    add(call.concurrent(&first.outputs)?);
+    add(call.replayed(&first.outputs)?);
     Ok(Execution { outputs: first.outputs, faults })
 }
 
-/// Where elements lie in a guarded call: aligned for any vector over the first poison, for the
-/// element alone over the second.
-fn guarded_layout(ty: TensorType, poison: u8) -> Layout {
-    let offset = if poison == POISON[0] { 0 } else { ty.dtype.bytes() };
-    Layout { guard: GUARD, offset, poison, ..Layout::contiguous(ty) }
+/// One call, which is made in several ways.
+struct Call<'a> {
+    backend: &'a dyn Backend,
+    op: &'a Op,
+    variant: &'a str,
+    inputs: &'a [Tensor],
+    guard: usize,
 }
 
-/// Two calls on two streams at once.
-fn concurrent(
-    backend: &dyn Backend,
-    op: &Op,
-    variant: &str,
-    inputs: &[Tensor],
-    outputs: &[Tensor],
-) -> Result<Vec<MemoryFault>, BackendError> {
-    if backend.streams() < 2 {
-        return Ok(Vec::new());
+impl Call<'_> {
+    /// Buffers over a poison: aligned for any vector over the first one, for the element alone
+    /// over the second.
+    fn stage(&self, poison: u8) -> Result<Staged, BackendError> {
+        Staged::new(self.backend, self.op, self.inputs, |ty| {
+            let offset = if poison == POISON[0] { 0 } else { ty.dtype.bytes() };
+            Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) }
+        })
     }
-    let stage = || Staged::new(backend, op, inputs, |ty| guarded_layout(ty, POISON[1]));
-    let calls = [stage()?, stage()?];
-    for (staged, stream) in calls.iter().zip(0..) {
-        staged.with_call(op, variant, Stream(stream), |call| backend.launch(call))?;
-    }
-    let fault = |tensor, count, index| MemoryFault::Concurrent { tensor, count, index };
-    let [first, second] = &calls;
-    Ok([differing(backend, first, outputs, fault)?, differing(backend, second, outputs, fault)?].concat())
-}
 
-/// Two replays of the call, recorded.
-fn replayed(
-    backend: &dyn Backend,
-    op: &Op,
-    variant: &str,
-    inputs: &[Tensor],
-    outputs: &[Tensor],
-) -> Result<Vec<MemoryFault>, BackendError> {
-    let staged = Staged::new(backend, op, inputs, |ty| guarded_layout(ty, POISON[1]))?;
-    let graph = match staged.with_call(op, variant, Stream::default(), |call| backend.capture(&[call])) {
-        Err(BackendError::NoGraphs) => return Ok(Vec::new()),
-        graph => graph?,
-    };
-    let fault = |tensor, count, index| MemoryFault::Replayed { tensor, count, index };
-    graph.replay()?;
-    let first = differing(backend, &staged, outputs, fault)?;
-    graph.replay()?;
-    Ok([first, differing(backend, &staged, outputs, fault)?].concat())
+    fn launch(&self, staged: &Staged, stream: Stream) -> Result<(), BackendError> {
+        staged.with_call(self.op, self.variant, stream, |call| self.backend.launch(call))
+    }
+
+    /// A call alone, and what it did to memory.
+    fn guarded(&self, poison: u8) -> Result<Execution, BackendError> {
+        let staged = self.stage(poison)?;
+        self.launch(&staged, Stream::default())?;
+        let mut faults = Vec::new();
+        for (i, (buffer, tensor)) in staged.inputs.iter().zip(self.inputs).enumerate() {
+            let name = format!("input {}", self.op.input_names().get(i).copied().unwrap_or("?"));
+            let bytes = self.backend.download(buffer)?;
+            faults.extend(out_of_bounds(&name, buffer, &bytes)?);
+            let now = buffer.layout().gather(&bytes)?;
+            if let Some(index) = (0..tensor.len()).find(|&index| now.code(index) != tensor.code(index)) {
+                faults.push(MemoryFault::InputChanged { tensor: name, index });
+            }
+        }
+        let mut outputs = Vec::new();
+        for (i, buffer) in staged.outputs.iter().enumerate() {
+            let bytes = self.backend.download(buffer)?;
+            faults.extend(out_of_bounds(&format!("output {i}"), buffer, &bytes)?);
+            outputs.push(buffer.layout().gather(&bytes)?);
+        }
+        Ok(Execution { outputs, faults })
+    }
+
+    /// Two calls on two streams at once.
+    fn concurrent(&self, outputs: &[Tensor]) -> Result<Vec<MemoryFault>, BackendError> {
+        if self.backend.streams() < 2 {
+            return Ok(Vec::new());
+        }
+        let calls = [self.stage(POISON[1])?, self.stage(POISON[1])?];
+        for (staged, stream) in calls.iter().zip(0..) {
+            self.launch(staged, Stream(stream))?;
+        }
+        let fault = |tensor, count, index| MemoryFault::Concurrent { tensor, count, index };
+        let [first, second] = calls.map(|staged| differing(self.backend, &staged, outputs, fault));
+        Ok([first?, second?].concat())
+    }
+
+    /// Two replays of the call, recorded.
+    fn replayed(&self, outputs: &[Tensor]) -> Result<Vec<MemoryFault>, BackendError> {
+        let staged = self.stage(POISON[1])?;
+        let capture = |call: Launch<'_>| self.backend.capture(&[call]);
+        let graph = match staged.with_call(self.op, self.variant, Stream::default(), capture) {
+            Err(BackendError::NoGraphs) => return Ok(Vec::new()),
+            graph => graph?,
+        };
+        let fault = |tensor, count, index| MemoryFault::Replayed { tensor, count, index };
+        graph.replay()?;
+        let first = differing(self.backend, &staged, outputs, fault)?;
+        graph.replay()?;
+        Ok([first, differing(self.backend, &staged, outputs, fault)?].concat())
+    }
 }
 
 /// A fault for each output of a call that is not what it was.
@@ -212,8 +254,7 @@ fn compare(tensor: &str, first: (&Tensor, u8), second: (&Tensor, u8)) -> Vec<Mem
     let width = first.dtype().bytes();
     let elements = || first.bytes().chunks_exact(width).zip(second.bytes().chunks_exact(width)).enumerate();
     let is_poison = |bytes: &[u8], poison| bytes.iter().all(|&byte| byte == poison);
-    let unwritten =
-        |a: &[u8], b: &[u8]| poison != other && is_poison(a, poison) && is_poison(b, other);
+    let unwritten = |a: &[u8], b: &[u8]| poison != other && is_poison(a, poison) && is_poison(b, other);
     let indices = |pick: &dyn Fn(&[u8], &[u8]) -> bool| -> Vec<usize> {
         elements().filter(|(_, (a, b))| pick(a, b)).map(|(i, _)| i).collect()
     };
@@ -228,33 +269,6 @@ fn compare(tensor: &str, first: (&Tensor, u8), second: (&Tensor, u8)) -> Vec<Mem
         faults.push(MemoryFault::Unstable { tensor: tensor(), count: unstable.len(), index });
     }
     faults
-}
-
-fn guarded(
-    backend: &dyn Backend,
-    op: &Op,
-    variant: &str,
-    inputs: &[Tensor],
-    poison: u8,
-) -> Result<Execution, BackendError> {
-    let staged = Staged::launch(backend, op, variant, inputs, |ty| guarded_layout(ty, poison))?;
-    let mut faults = Vec::new();
-    for (i, (buffer, tensor)) in staged.inputs.iter().zip(inputs).enumerate() {
-        let name = format!("input {}", op.input_names().get(i).copied().unwrap_or("?"));
-        let bytes = backend.download(buffer)?;
-        faults.extend(out_of_bounds(&name, buffer, &bytes)?);
-        let now = buffer.layout().gather(&bytes)?;
-        if let Some(index) = (0..tensor.len()).find(|&index| now.code(index) != tensor.code(index)) {
-            faults.push(MemoryFault::InputChanged { tensor: name, index });
-        }
-    }
-    let mut outputs = Vec::new();
-    for (i, buffer) in staged.outputs.iter().enumerate() {
-        let bytes = backend.download(buffer)?;
-        faults.extend(out_of_bounds(&format!("output {i}"), buffer, &bytes)?);
-        outputs.push(buffer.layout().gather(&bytes)?);
-    }
-    Ok(Execution { outputs, faults })
 }
 
 /// The first byte outside the elements that is no longer poison.

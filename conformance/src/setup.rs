@@ -3,6 +3,7 @@
 use crate::adapter::{DemoFault, Float8, Half, Playback, demo_fault};
 use crate::case::{Against, NanJudge, Profile};
 use crate::load::LoadError;
+use crate::memory::Contract;
 use crate::seed;
 use crate::waiver::WaiverError;
 use clap::builder::BoolishValueParser;
@@ -43,6 +44,13 @@ pub struct Selection {
     /// The GPU to use, by CUDA's number for it; default: all
     #[arg(long, env = "PLUMBLINE_DEVICE", value_name = "N")]
     pub device: Option<u32>,
+    /// Make every call at least so many times; the bits must be the same
+    #[arg(long, env = "PLUMBLINE_RUNS", value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub runs: u32,
+    /// Allocate exactly the bytes of each tensor, with no guard zones around them, for a
+    /// tool that watches allocations
+    #[arg(long, env = "PLUMBLINE_EXACT_ALLOCATIONS", hide = true, value_parser = BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    pub exact_allocations: bool,
     /// Judge a deliberately wrong backend instead, to see what a failure looks like
     #[arg(long, value_enum, value_name = "FAULT", num_args = 0..=1, require_equals = true,
           default_missing_value = "cast_465_to_nan")]
@@ -60,6 +68,8 @@ impl Default for Selection {
             partition: None,
             require_gpu: false,
             device: None,
+            runs: Contract::default().runs,
+            exact_allocations: false,
             demo_fault: None,
         }
     }
@@ -75,7 +85,11 @@ impl Selection {
             format!("--backend={backend}").into(),
             format!("--profile={}", self.profile).into(),
             format!("--seed={}", self.seed).into(),
+            format!("--runs={}", self.runs).into(),
         ];
+        if self.exact_allocations {
+            options.push("--exact-allocations".into());
+        }
         if let Some(cases) = &self.cases {
             let mut option = OsString::from("--cases=");
             option.push(cases);
@@ -173,6 +187,15 @@ pub enum SetupError {
         /// The numbers of those that there are.
         there: Vec<u32>,
     },
+    /// A fault that only the CPU shows.
+    #[error(
+        "`--demo-fault={fault}` is a fault of the CPU; with `--backend cuda` there are {}",
+        DemoFault::names_on_cuda()
+    )]
+    NoSuchDefect {
+        /// The fault.
+        fault: DemoFault,
+    },
     /// Nothing is left to run.
     #[error("{0}")]
     NothingToRun(String),
@@ -193,6 +216,8 @@ pub struct Subject {
     /// Numbers of the devices that it runs on, one worker process each. Empty where it
     /// needs no device: then there are as many as trials at once.
     pub devices: Vec<u32>,
+    /// How its calls are made.
+    pub contract: Contract,
 }
 
 impl Subject {
@@ -204,7 +229,14 @@ impl Subject {
     /// The same of a backend that is shared already.
     #[must_use]
     pub fn shared(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, nan: NanJudge::Class, oracle: None, isolated: false, devices: Vec::new() }
+        Self {
+            backend,
+            nan: NanJudge::Class,
+            oracle: None,
+            isolated: false,
+            devices: Vec::new(),
+            contract: Contract::default(),
+        }
     }
 
     /// An oracle, and what must equal it bit for bit.
@@ -235,17 +267,25 @@ fn shorten(path: PathBuf) -> PathBuf {
 
 /// The backends that a selection asks for.
 pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
+    let mut contract = Contract { runs: selection.runs, ..Contract::default() };
+    if selection.exact_allocations {
+        contract.guard = 0;
+    }
+    Ok(backends(selection)?.into_iter().map(|subject| Subject { contract, ..subject }).collect())
+}
+
+fn backends(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     if selection.require_gpu || selection.backend == BackendChoice::Cuda {
         plumbline_gpu::device::require()?;
+    }
+    if selection.backend == BackendChoice::Cuda {
+        return cuda(selection);
     }
     if let Some(fault) = selection.demo_fault {
         let isolated = fault.needs_isolation();
         return Ok(vec![Subject { isolated, ..Subject::shared(demo_fault(fault)) }]);
     }
-    let cuda = if selection.backend == BackendChoice::Cpu { Vec::new() } else { cuda(selection.device)? };
-    if selection.backend == BackendChoice::Cuda {
-        return Ok(cuda);
-    }
+    let cuda = if selection.backend == BackendChoice::Cpu { Vec::new() } else { cuda(selection)? };
     let mut subjects = vec![
         Subject::with_oracle(Cpu, Against::Definition, "definition"),
         Subject::with_oracle(Playback::h200().clone(), Against::H200, Playback::VARIANT),
@@ -261,7 +301,8 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
 
 /// The project's own kernels, where there is a CUDA device: on the one asked for, or on all
 /// that are like the first.
-fn cuda(device: Option<u32>) -> Result<Vec<Subject>, SetupError> {
+fn cuda(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
+    let device = selection.device;
     let probe = plumbline_gpu::device::probe();
     if device.is_some() {
         probe.require()?;
@@ -275,10 +316,14 @@ fn cuda(device: Option<u32>) -> Result<Vec<Subject>, SetupError> {
     let like_first = |found: &&DeviceInfo| {
         (&found.name, found.compute_capability) == (&first.name, first.compute_capability)
     };
+    let mut cuda = Cuda::new(probe, first, Cache::of_user());
+    if let Some(fault) = selection.demo_fault {
+        cuda = cuda.with_defect(fault.on_cuda().ok_or(SetupError::NoSuchDefect { fault })?);
+    }
     Ok(vec![Subject {
         nan: NanJudge::Bits,
         isolated: true,
         devices: probe.devices.iter().filter(wanted).filter(like_first).map(number).collect(),
-        ..Subject::foreign(Cuda::new(probe, first, Cache::of_user()))
+        ..Subject::foreign(cuda)
     }])
 }

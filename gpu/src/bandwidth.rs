@@ -70,7 +70,7 @@ impl Cuda {
             let input = TensorType::new(source(&op), [elements]);
             let output = op.signature(std::slice::from_ref(&input))?.swap_remove(0);
             let (input, output) = (View { address: x, ty: input }, View { address: y, ty: output });
-            let bytes = input.len() * input.width() + output.len() * output.width();
+            let bytes = input.count() * input.width() + output.count() * output.width();
             for variant in self.variants(&op) {
                 let plan =
                     ops::plan(&op, &variant, std::slice::from_ref(&input), std::slice::from_ref(&output))?;

@@ -4,7 +4,7 @@
 use crate::defect::{Defect, TOO_MUCH};
 use crate::device::{ComputeCapability, DeviceInfo, Probe};
 use crate::error::{CudaError, Named};
-use crate::module::{Cache, Unit, compiler};
+use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
 use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, CudaStream, result, sys};
@@ -13,7 +13,7 @@ use plumbline_reference::backend::{
     Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
 };
 use plumbline_reference::ops::Op;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -25,7 +25,7 @@ const STREAMS: usize = 2;
 pub struct Cuda {
     info: DeviceInfo,
     properties: BTreeMap<String, String>,
-    cache: Cache,
+    cubins: Arc<Cubins>,
     defect: Option<Defect>,
     session: OnceLock<Result<Session, CudaError>>,
 }
@@ -64,7 +64,8 @@ impl Cuda {
                 properties.insert(name.to_owned(), library.version.to_string());
             }
         }
-        Self { info: device.clone(), properties, cache, defect: None, session: OnceLock::new() }
+        let cubins = Arc::new(Cubins::new(device.compute_capability, cache));
+        Self { info: device.clone(), properties, cubins, defect: None, session: OnceLock::new() }
     }
 
     /// The same with a deliberate defect.
@@ -114,7 +115,7 @@ impl Cuda {
         if defect == Some(Defect::OutOfMemory) {
             session.allocate(TOO_MUCH).map_err(|error| session.fault(error))?;
         }
-        let ready = steps.into_iter().map(|step| session.ready(step, self.arch(), &self.cache));
+        let ready = steps.into_iter().map(|step| session.ready(step, &self.cubins));
         ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))
     }
 
@@ -122,7 +123,7 @@ impl Cuda {
     /// measurements are made of.
     pub(crate) fn prepare(&self, steps: Vec<Step>) -> Result<Prepared<'_>, BackendError> {
         let session = self.session()?;
-        let ready = steps.into_iter().map(|step| session.ready(step, self.arch(), &self.cache));
+        let ready = steps.into_iter().map(|step| session.ready(step, &self.cubins));
         let steps = ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))?;
         Ok(Prepared { session, steps })
     }
@@ -208,19 +209,13 @@ impl Session {
         Ok(Memory { address, bytes, context })
     }
 
-    fn function(
-        &self,
-        unit: &Unit,
-        entry: &'static str,
-        arch: ComputeCapability,
-        cache: &Cache,
-    ) -> Result<Function, CudaError> {
+    fn function(&self, unit: &Unit, entry: &'static str, cubins: &Cubins) -> Result<Function, CudaError> {
         let key = (unit.to_string(), entry);
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&key) {
             return Ok(function.clone());
         }
-        let cubin = unit.compile(arch, cache)?;
+        let cubin = cubins.get(unit)?;
         let module = self.context.load_module(Ptx::from_binary(cubin)).named("cuModuleLoadData")?;
         let function = module.load_function(entry).named(format!("cuModuleGetFunction of {entry}"))?;
         let parameters = parameters(&function)?;
@@ -229,13 +224,13 @@ impl Session {
         Ok(function)
     }
 
-    fn ready(&self, step: Step, arch: ComputeCapability, cache: &Cache) -> Result<Ready, CudaError> {
+    fn ready(&self, step: Step, cubins: &Cubins) -> Result<Ready, CudaError> {
         let call = match step {
             Step::Zero { address, bytes } => return Ok(Ready::Zero { address, bytes }),
             Step::Copy { from, to, bytes } => return Ok(Ready::Copy { from, to, bytes }),
             Step::Kernel(call) => call,
         };
-        let function = self.function(&call.unit, call.entry, arch, cache)?;
+        let function = self.function(&call.unit, call.entry, cubins)?;
         let given: Vec<_> = call.arguments.iter().map(|argument| argument.len).collect();
         let entry = || format!("{} of {}", call.entry, call.unit);
         if given != function.parameters {
@@ -421,6 +416,12 @@ impl Backend for Cuda {
         };
         copy(&mut bytes).map_err(|error| session.fault(error))?;
         Ok(bytes)
+    }
+
+    fn prepare(&self, calls: &[(&Op, &str)]) {
+        let mut seen = HashSet::new();
+        let units = calls.iter().filter_map(|(op, variant)| ops::unit(op, variant));
+        self.cubins.compile(units.filter(|unit| seen.insert(unit.to_string())).collect());
     }
 
     fn streams(&self) -> u32 {

@@ -53,14 +53,14 @@ impl Defect {
     /// The defective kernel in place of the right one.
     pub(crate) fn plan(self, x: &View, y: &View) -> Option<Vec<Step>> {
         let entry = self.entry()?;
-        if x.len() == 0 {
+        if x.count() == 0 {
             return Some(Vec::new());
         }
-        let arguments = [x.address, y.address, x.len()].map(Argument::from).to_vec();
+        let arguments = [x.address, y.address, x.count()].map(Argument::from).to_vec();
         Some(vec![Step::Kernel(Call {
             unit: unit(),
             entry,
-            blocks: x.len().div_ceil(256),
+            blocks: x.count().div_ceil(256),
             threads: 256,
             arguments,
         })])

@@ -11,8 +11,11 @@ pub use cache::Cache;
 use crate::device::{ComputeCapability, Fault, Library, Version, probe};
 use crate::error::CudaError;
 use plumbline_reference::format::{ALL, Format, Specials};
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::thread;
 
 /// A source file with its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +152,45 @@ impl fmt::Display for Unit {
             write!(f, "{}{name}={value}", if i == 0 { " with " } else { ", " })?;
         }
         Ok(())
+    }
+}
+
+/// Compiled units of one architecture, each compiled once however many ask for it.
+pub(crate) struct Cubins {
+    arch: ComputeCapability,
+    cache: Cache,
+    compiled: Mutex<HashMap<String, Arc<Compiled>>>,
+}
+
+type Compiled = OnceLock<Result<Vec<u8>, CudaError>>;
+
+impl Cubins {
+    pub(crate) fn new(arch: ComputeCapability, cache: Cache) -> Self {
+        Self { arch, cache, compiled: Mutex::default() }
+    }
+
+    /// The code of a unit; waits where another thread compiles it.
+    pub(crate) fn get(&self, unit: &Unit) -> Result<Vec<u8>, CudaError> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_unit = compiled.entry(unit.to_string()).or_default().clone();
+        drop(compiled);
+        of_unit.get_or_init(|| unit.compile(self.arch, &self.cache)).clone()
+    }
+
+    /// Compiles units in the background, in that order, on all processors but one.
+    pub(crate) fn compile(self: &Arc<Self>, units: Vec<Unit>) {
+        let units = Arc::new(units);
+        let next = Arc::new(AtomicUsize::new(0));
+        let threads = thread::available_parallelism().map_or(1, usize::from) - 1;
+        for _ in 0..threads.max(1).min(units.len()) {
+            let (cubins, units, next) = (self.clone(), units.clone(), next.clone());
+            thread::spawn(move || {
+                while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Whoever needs the unit is told what is wrong with it.
+                    let _ = cubins.get(unit);
+                }
+            });
+        }
     }
 }
 

@@ -100,7 +100,7 @@ pub struct View {
 impl View {
     /// Number of elements.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.ty.shape.iter().map(|&extent| extent as u64).product()
     }
 
@@ -119,10 +119,9 @@ impl View {
 /// Threads of a block of every elementwise kernel.
 const THREADS: u32 = 256;
 
-/// A kernel with one result per element: `wide` where both tensors are aligned for vectors of
-/// 16 bytes of the wider type, else `single`; `_any` is added to the name where it is not empty.
-/// Its first arguments are x, y and the count. `unroll` is the kernel's vectors per thread, and
-/// at least `least` blocks' worth of threads run.
+/// A kernel with one result per element: the first entry where both tensors are aligned for
+/// vectors of 16 bytes of the wider type, else the second, which takes single elements. Its
+/// first arguments are x, y and the count; `unroll` is its vectors per thread.
 pub(crate) struct Elementwise<'a> {
     pub(crate) unit: Unit,
     pub(crate) x: &'a View,
@@ -137,11 +136,11 @@ impl Elementwise<'_> {
         let wide = self.x.is_aligned(vector) && self.y.is_aligned(vector);
         let (entry, vector) = if wide { (self.entries[0], vector) } else { (self.entries[1], 1) };
         let per_block = vector * self.unroll * u64::from(THREADS);
-        let first = [self.x.address, self.y.address, self.x.len()].map(Argument::from);
+        let first = [self.x.address, self.y.address, self.x.count()].map(Argument::from);
         Step::Kernel(Call {
             unit: self.unit,
             entry,
-            blocks: self.x.len().div_ceil(per_block).max(1),
+            blocks: self.x.count().div_ceil(per_block).max(1),
             threads: THREADS,
             arguments: first.into_iter().chain(rest).collect(),
         })

@@ -20,7 +20,8 @@ pub struct KernelsArgs {
 }
 
 fn parse_arch(text: &str) -> Result<ComputeCapability, String> {
-    let digits = text.strip_prefix("sm_").filter(|digits| digits.len() >= 2 && digits.is_ascii());
+    let is_number = |digits: &&str| digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = text.strip_prefix("sm_").filter(is_number);
     let split = digits.map(|digits| digits.split_at(digits.len() - 1));
     let parsed = split.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     let (major, minor) = parsed.ok_or("write an architecture like sm_90")?;

@@ -1,5 +1,6 @@
 use super::*;
 use plumbline_reference::Cpu;
+use plumbline_reference::TensorType;
 use plumbline_reference::backend::{Device, Launch, Unsupported};
 use plumbline_reference::format::{E4M3FN, F32};
 use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Granularity};
@@ -59,7 +60,7 @@ fn faults(vandal: fn(&Cpu, &Launch<'_>)) -> Vec<MemoryFault> {
     let x = Tensor::from_codes(TensorType::new(F32, [5]), &[0x3f80_0000, 0, 0xffff_ffff, 0xff80_0000, 1])
         .unwrap();
     let op = Op::from(Cast::new(F32, E4M3FN));
-    execute(&Vandal(vandal), &op, "parallel", &[x]).unwrap().faults
+    execute(&Vandal(vandal), &op, "parallel", &[x], Contract::default()).unwrap().faults
 }
 
 #[test]
@@ -115,6 +116,6 @@ fn a_result_that_depends_on_memory_outside_its_inputs_is_found() {
 fn an_absmax_of_nothing_writes_its_zero() {
     let op = Op::from(Absmax { from: F32, nan: AbsmaxNan::Propagate, granularity: Granularity::Tensor });
     let x = Tensor::from_codes(TensorType::new(F32, [0]), &[]).unwrap();
-    let execution = execute(&Cpu, &op, "parallel", &[x]).unwrap();
+    let execution = execute(&Cpu, &op, "parallel", &[x], Contract::default()).unwrap();
     assert_eq!((execution.outputs[0].code(0), execution.faults), (0, vec![]));
 }

@@ -35,7 +35,7 @@ impl Sweep<'_> {
         // Chunks are counted from input 0, as whole ones.
         let first = self.inputs.start.div_ceil(CHUNK).min(self.inputs.end.div_ceil(CHUNK));
         let last = (self.inputs.end / CHUNK).max(first);
-        if first == last || self.inputs.start % CHUNK != 0 {
+        if first == last || !self.inputs.start.is_multiple_of(CHUNK) {
             return self.run(&|_| ()).map(Swept::of_host);
         }
         let swept = cuda.sweep(&self.cast, self.variant, first..last, CHUNK, staircase.steps())?;

@@ -23,6 +23,9 @@
 //! {"verdict": {"trial": "cpu/parallel/cast/nan_code", "outcome": "pass"}, "retire": true}
 //! ```
 //!
+//! A line `{"prepare": [NAMES]}` says which trials are to follow, so that kernels can be
+//! compiled ahead; it has no answer, and names that are no trial's are passed over.
+//!
 //! - `retire` is left out where it is false. Where it is true, the process or its device
 //!   can no longer be used, and there are to be no further requests.
 //! - The end of its input ends the worker, once it has answered what it was asked. When
@@ -58,6 +61,8 @@ pub const PROTOCOL: u32 = 1;
 pub enum Request {
     /// Run the trial of that name.
     Run(String),
+    /// These trials will follow: make ready what they need. There is no answer.
+    Prepare(Vec<String>),
 }
 
 /// A line from a worker.

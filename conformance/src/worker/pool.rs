@@ -24,6 +24,8 @@ pub struct Pool {
     selection: Selection,
     isolation: Isolation,
     several_devices: bool,
+    /// The trials that workers are told to prepare for.
+    names: Vec<String>,
     idle: Mutex<Vec<Slot>>,
     freed: Condvar,
 }
@@ -53,7 +55,10 @@ impl Pool {
         isolation.check(selection)?;
         let devices: BTreeSet<u32> =
             registry.subjects.iter().flat_map(|subject| &subject.devices).copied().collect();
+        let isolated = registry.trials.iter().filter(|trial| isolation.holds(&trial.subject));
+        let names = isolated.map(|trial| trial.name.clone()).collect();
         Ok(Self {
+            names,
             program: program.into(),
             selection: selection.clone(),
             isolation,
@@ -99,7 +104,11 @@ impl Pool {
         let mut command = self.command(device);
         let mut attempt = 1;
         loop {
-            match Process::start(&mut command, STARTUP) {
+            let started = Process::start(&mut command, STARTUP).and_then(|mut process| {
+                process.tell(&Request::Prepare(self.names.clone()))?;
+                Ok(process)
+            });
+            match started {
                 Err(_) if attempt < STARTS => attempt += 1,
                 result => return result,
             }

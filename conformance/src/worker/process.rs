@@ -96,17 +96,27 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Sends a request that has no answer.
+    pub(super) fn tell(&mut self, request: &Request) -> Result<(), Failed> {
+        self.send(request).map_err(|_| {
+            let ended = Failure::Ended(self.end());
+            self.failed(ended)
+        })
+    }
+
+    fn send(&mut self, request: &Request) -> io::Result<()> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        requests.write_all(&line)
+    }
+
     /// Sends a request and waits for its answer. After a failure the process is to be
     /// dropped.
     pub(super) fn ask(&mut self, request: &Request, within: Duration) -> Result<Answer, Failed> {
         self.stderr.forget();
-        let sent = serde_json::to_vec(request).map_err(io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
-            let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-            requests.write_all(&line)
-        });
         // A process that cannot be written to is about to end, and says more by its end.
-        let answered = match sent {
+        let answered = match self.send(request) {
             Ok(()) => self.answer(within),
             Err(_) => Err(Failure::Ended(self.end())),
         };

@@ -2,7 +2,7 @@
 
 use super::{Answer, Hello, Request};
 use crate::registry::{Judged, Registry, Trial};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -76,14 +76,33 @@ pub fn serve(registry: &Registry, mut answers: Answers) -> Result<(), ServeError
     answers.write(&Answer::Hello { hello: Hello::new(registry) })?;
     for (line, text) in (1..).zip(lines) {
         let text = text.map_err(|why| ServeError::Pipe { what: "standard input", why })?;
-        let Request::Run(name) =
-            serde_json::from_slice(&text).map_err(|why| ServeError::Request { line, why })?;
+        let request = serde_json::from_slice(&text).map_err(|why| ServeError::Request { line, why })?;
+        let name = match request {
+            Request::Run(name) => name,
+            Request::Prepare(names) => {
+                prepare(names.iter().filter_map(|name| trials.get(name.as_str()).copied()));
+                continue;
+            }
+        };
         let trial = trials.get(&*name).copied();
         let Some(trial) = trial else { return Err(ServeError::NoTrial { line, name }) };
         let Judged { verdict, lost } = trial.judge();
         answers.write(&Answer::Judged { verdict: Box::new(verdict), retire: lost })?;
     }
     Ok(())
+}
+
+/// Lets each backend make ready what its trials need.
+fn prepare<'a>(trials: impl Iterator<Item = &'a Trial>) {
+    let mut of_backend: BTreeMap<&str, Vec<&Trial>> = BTreeMap::new();
+    for trial in trials {
+        of_backend.entry(trial.subject.backend.name()).or_default().push(trial);
+    }
+    for trials in of_backend.values() {
+        let calls: Vec<_> =
+            trials.iter().map(|trial| (&trial.case.spec.op, trial.variant.as_str())).collect();
+        trials[0].subject.backend.prepare(&calls);
+    }
 }
 
 /// The lines of standard input, read on a thread that also ends a process whose parent is

@@ -31,20 +31,24 @@ impl OnDevice for Absmax {
         vec!["auto", BLOCKS, WARPS]
     }
 
+    fn unit(&self, _: &str) -> Unit {
+        unit(self.from)
+    }
+
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
         let (x, y) = (&inputs[0], &outputs[0]);
-        let groups = y.len();
+        let groups = y.count();
         if groups == 0 {
             return Vec::new();
         }
-        let extent = x.len() / groups;
+        let extent = x.count() / groups;
         let bytes = extent * x.width();
         let arguments = |rest: &[Argument]| -> Vec<Argument> {
             let first = [x.address, y.address, groups, extent].map(Argument::from);
             first.into_iter().chain(rest.iter().copied()).chain([(self.nan as u8).into()]).collect()
         };
         let call = |entry, blocks, arguments| {
-            Step::Kernel(Call { unit: unit(self.from), entry, blocks, threads: THREADS, arguments })
+            Step::Kernel(Call { unit: self.unit(variant), entry, blocks, threads: THREADS, arguments })
         };
         if variant == BLOCKS || variant != WARPS && bytes >= LONG {
             let slices = bytes.div_ceil(SLICE).max(1);

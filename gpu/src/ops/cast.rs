@@ -25,18 +25,21 @@ impl OnDevice for Cast {
         [BITS].into_iter().chain(instruction.map(|_| CVT)).collect()
     }
 
+    fn unit(&self, variant: &str) -> Unit {
+        match cvt::instruction(self.from, self.to, self.policy(), SM_100) {
+            Some(instruction) if variant == CVT => unit_of_instruction(self.from, self.to, &instruction),
+            _ => unit(self.from, self.to),
+        }
+    }
+
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
         let (x, y, policy) = (&inputs[0], &outputs[0], self.policy());
-        if x.len() == 0 {
+        if x.count() == 0 {
             return Vec::new();
         }
-        let instruction = cvt::instruction(self.from, self.to, policy, SM_100);
-        if let (CVT, Some(instruction)) = (variant, instruction) {
-            let unit = unit_of_instruction(self.from, self.to, &instruction);
-            return vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])];
-        }
-        let unit = unit(self.from, self.to);
-        if policy == Policy::default() {
+        let unit = self.unit(variant);
+        // The instruction has its policy in it, and the other kernels the default one.
+        if variant == CVT || policy == Policy::default() {
             return vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])];
         }
         let random = random(self.rounding, inputs);

@@ -25,15 +25,19 @@ impl OnDevice for Decode {
         [BITS].into_iter().chain(instruction.map(|_| CVT)).collect()
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
-        let (x, y) = (&inputs[0], &outputs[0]);
-        if x.len() == 0 {
-            return Vec::new();
-        }
-        let unit = match cvt::instruction(self.from, self.to, Policy::IEEE, SM_100) {
+    fn unit(&self, variant: &str) -> Unit {
+        match cvt::instruction(self.from, self.to, Policy::IEEE, SM_100) {
             Some(instruction) if variant == CVT => unit_of_instruction(self.from, self.to, &instruction),
             _ => unit(self.from, self.to),
-        };
+        }
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+        let (x, y) = (&inputs[0], &outputs[0]);
+        if x.count() == 0 {
+            return Vec::new();
+        }
+        let unit = self.unit(variant);
         vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])]
     }
 

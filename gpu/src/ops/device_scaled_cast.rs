@@ -19,10 +19,14 @@ impl OnDevice for DeviceScaledCast {
         vec![BITS]
     }
 
-    fn plan(&self, _: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn unit(&self, _: &str) -> Unit {
+        unit(self.from, self.to)
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
         let (x, a, y, dequant) = (&inputs[0], &inputs[1], &outputs[0], &outputs[1]);
         // Without elements there may still be scales, and with neither nothing to do.
-        if x.len() == 0 && a.len() == 0 {
+        if x.count() == 0 && a.count() == 0 {
             return Vec::new();
         }
         let [extent, count] = scales(x, a);
@@ -37,7 +41,7 @@ impl OnDevice for DeviceScaledCast {
             random(self.rounding, inputs).into(),
         ];
         let arguments = arguments.into_iter().chain([self.policy().into()]);
-        let unit = unit(self.from, self.to);
+        let unit = self.unit(variant);
         vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
     }
 

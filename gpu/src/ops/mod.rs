@@ -20,6 +20,9 @@ trait OnDevice {
     /// The ways to do it on that architecture, the usual one first.
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str>;
 
+    /// The unit that one of the variants runs.
+    fn unit(&self, variant: &str) -> Unit;
+
     /// What one of the variants does with tensors that fit the signature.
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step>;
 
@@ -47,6 +50,14 @@ macro_rules! operations {
             match op {
                 $(Op::$Type(op) => Ok(op.plan(variant, inputs, outputs)),)*
                 other => Err(Unsupported(format!("has no kernel for {}", other.name()))),
+            }
+        }
+
+        /// The unit of one of the variants.
+        pub(crate) fn unit(op: &Op, variant: &str) -> Option<Unit> {
+            match op {
+                $(Op::$Type(op) => Some(op.unit(variant)),)*
+                _ => None,
             }
         }
 
@@ -82,6 +93,6 @@ fn random(rounding: plumbline_reference::format::Rounding, inputs: &[View]) -> u
 
 /// How many elements share a scale, and how many scales there are.
 fn scales(x: &View, scales: &View) -> [u64; 2] {
-    let count = scales.len();
-    [x.len().checked_div(count).unwrap_or(0).max(1), count]
+    let count = scales.count();
+    [x.count().checked_div(count).unwrap_or(0).max(1), count]
 }

@@ -18,9 +18,13 @@ impl OnDevice for ScaledCast {
         vec![BITS]
     }
 
-    fn plan(&self, _: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn unit(&self, _: &str) -> Unit {
+        unit(self.from, self.to)
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
         let (x, s, y) = (&inputs[0], &inputs[1], &outputs[0]);
-        if x.len() == 0 {
+        if x.count() == 0 {
             return Vec::new();
         }
         let [extent, count] = scales(x, s);
@@ -32,7 +36,7 @@ impl OnDevice for ScaledCast {
             random(self.rounding, inputs).into(),
             self.policy().into(),
         ];
-        let unit = unit(self.from, self.to);
+        let unit = self.unit(variant);
         vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
     }
 

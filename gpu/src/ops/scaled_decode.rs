@@ -18,14 +18,18 @@ impl OnDevice for ScaledDecode {
         vec![BITS]
     }
 
-    fn plan(&self, _: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn unit(&self, _: &str) -> Unit {
+        unit(self.from)
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
         let (x, s, y) = (&inputs[0], &inputs[1], &outputs[0]);
-        if x.len() == 0 {
+        if x.count() == 0 {
             return Vec::new();
         }
         let [extent, count] = scales(x, s);
         let arguments = [s.address, extent, count].map(Into::into);
-        let unit = unit(self.from);
+        let unit = self.unit(variant);
         vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
     }
 

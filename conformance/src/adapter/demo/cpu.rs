@@ -155,14 +155,14 @@ impl Backend for Faulty {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryFault, execute};
+    use crate::memory::{Contract, MemoryFault, execute};
     use clap::ValueEnum;
     use plumbline_reference::format::{E4M3FN, F32};
     use plumbline_reference::{Tensor, TensorType, ops::Cast};
 
     fn call(faulty: &Faulty, elements: usize) -> Result<Vec<MemoryFault>, BackendError> {
         let x = Tensor::from_codes(TensorType::new(F32, [elements]), &vec![0x3f80_0000; elements]).unwrap();
-        Ok(execute(faulty, &Cast::new(F32, E4M3FN).into(), VARIANT, &[x])?.faults)
+        Ok(execute(faulty, &Cast::new(F32, E4M3FN).into(), VARIANT, &[x], Contract::default())?.faults)
     }
 
     #[test]

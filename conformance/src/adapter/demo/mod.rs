@@ -5,7 +5,9 @@ mod cast;
 mod cpu;
 
 pub use cast::cast_465_to_nan;
+use clap::ValueEnum;
 use cpu::Faulty;
+use plumbline_gpu::Defect;
 use plumbline_reference::Backend;
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +54,29 @@ impl DemoFault {
     #[must_use]
     pub const fn needs_isolation(self) -> bool {
         self.ends_process() || matches!(self, Self::Lost)
+    }
+}
+
+impl DemoFault {
+    /// The kernel with the same fault, if there is one.
+    #[must_use]
+    pub const fn on_cuda(self) -> Option<Defect> {
+        match self {
+            Self::Lost => Some(Defect::IllegalAddress),
+            Self::Hang => Some(Defect::InfiniteLoop),
+            Self::Exit => Some(Defect::Exit),
+            Self::OutOfMemory => Some(Defect::OutOfMemory),
+            Self::WritePastEnd => Some(Defect::WritePastEnd),
+            Self::WriteInput => Some(Defect::WriteInput),
+            Self::Unwritten => Some(Defect::Unwritten),
+            Self::Nondeterministic => Some(Defect::Nondeterministic),
+            Self::Cast465ToNan | Self::Abort | Self::Panic | Self::ReadsOutside => None,
+        }
+    }
+
+    pub(crate) fn names_on_cuda() -> String {
+        let there = Self::value_variants().iter().filter(|fault| fault.on_cuda().is_some());
+        there.map(Self::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
