@@ -16,8 +16,10 @@ const SOURCE: Source = Source { name: "sweep", text: include_str!("../kernels/sw
 const THREADS: u32 = 256;
 /// Inputs that one thread of `check` takes.
 const RUN: u64 = 16;
-/// Inputs on the device at once: the digest's sums of so many chunks keep it busy.
-const BATCH: u64 = 1 << 28;
+/// Inputs on the device at once, at most: the digest's sums of so many chunks keep it busy.
+const BATCH: u64 = 1 << 30;
+/// Batches and their results take at most this part of the device's memory.
+const PART_OF_MEMORY: u64 = 4;
 
 /// What a sweep brings back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,10 +52,15 @@ fn call(unit: &Unit, entry: &'static str, threads: u64, arguments: &[u64]) -> St
     })
 }
 
-/// Writes the codes at indices from `start` on.
+/// Writes the codes at indices from `start` on, a multiple of 16 bytes of them.
 pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
     // Any target serves: inputs do not depend on it.
-    call(&unit(format, format), "generate", count.div_ceil(4), &[address, start, count])
+    call(
+        &unit(format, format),
+        "generate",
+        count * u64::from(format.storage_bits / 8) / 16,
+        &[address, start, count],
+    )
 }
 
 impl Cuda {
@@ -61,7 +68,7 @@ impl Cuda {
     /// the first index of each step and its right result, the first of them at index 0.
     ///
     /// # Panics
-    /// If `chunk` is not a multiple of 32 that divides 2^28, or `steps` does not begin at 0.
+    /// If `chunk` is not a multiple of 32 that divides 2^30, or `steps` does not begin at 0.
     pub fn sweep(
         &self,
         cast: &Cast,
@@ -76,7 +83,9 @@ impl Cuda {
         if count == 0 {
             return Ok(SweepOnDevice::default());
         }
-        let batch = BATCH.min(count * chunk);
+        let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
+        let fits = self.info().memory_bytes / PART_OF_MEMORY / bytes / chunk * chunk;
+        let batch = BATCH.min(count * chunk).min(fits.max(chunk));
         let x = self.elements(cast.from, batch)?;
         let y = self.elements(cast.to, batch)?;
         let table: Vec<u8> =

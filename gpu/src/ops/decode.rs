@@ -38,7 +38,8 @@ impl OnDevice for Decode {
             return Vec::new();
         }
         let unit = self.unit(variant);
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])]
+        let unroll = if x.width() < y.width() { 8 } else { 4 };
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll }.step([])]
     }
 
     fn units() -> Vec<Unit> {
