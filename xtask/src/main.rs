@@ -51,6 +51,12 @@ enum Xtask {
     #[command(disable_help_flag = true)]
     Plumbline(PassedOn),
 
+    /// Build and run the benchmark: conversions of the CPU reference beside those of other crates
+    ///
+    /// `cargo xtask bench --help` lists what ARGS may be.
+    #[command(disable_help_flag = true)]
+    Bench(PassedOn),
+
     /// Write a folder that runs on Linux machines without Rust, CUDA or this checkout
     ///
     /// It holds the executable, the fixtures and the licences, for x86-64 with glibc 2.28 or
@@ -81,6 +87,7 @@ fn main() -> ExitCode {
         Xtask::Plumbline(_) => {
             plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
         }
+        Xtask::Bench(_) => bench(&args),
         Xtask::Dist(dist) => dist::dist(&dist),
         Xtask::Ci => run(Command::new("bash").args([".ci/run", "--no-install"]).current_dir(workspace())),
     };
@@ -97,6 +104,10 @@ fn conform(args: &[OsString]) -> Result<ExitCode> {
         command.env("PLUMBLINE_OUT", default_out());
     }
     run(&mut command)
+}
+
+fn bench(args: &[OsString]) -> Result<ExitCode> {
+    run(Command::new(build::release("plumbline-bench", "plumbline-bench")?).args(args))
 }
 
 /// Whether `--out DIR` or `--out=DIR` is among the arguments.
