@@ -4,8 +4,9 @@
 //! All are given the same values and run in turn, in one process, over many rounds in rotating
 //! order; so a busy machine slows all alike, and ratios hold. 2^20 elements fit a cache, 2^26
 //! do not. Results go to memory that is there already. Peers are used the fastest way that
-//! each offers, in parallel chunks of the reference's own size; `copy` and `memcpy` (one for
-//! each thread) are the ceilings of conversions that do no work.
+//! each offers, in parallel chunks of the reference's own size, and compiled for the processor
+//! at hand. `copy`, in such chunks, and `memcpy`, one for each thread, are the ceilings of
+//! conversions that do no work.
 
 mod contender;
 mod conversion;

@@ -106,8 +106,13 @@ fn conform(args: &[OsString]) -> Result<ExitCode> {
     run(&mut command)
 }
 
+/// Other crates leave vector instructions to the compiler, so all is compiled for this
+/// processor; Plumbline's fast paths choose theirs when they run.
 fn bench(args: &[OsString]) -> Result<ExitCode> {
-    run(Command::new(build::release("plumbline-bench", "plumbline-bench")?).args(args))
+    let flags = env::var("RUSTFLAGS").unwrap_or_default() + " -C target-cpu=native";
+    let mut build = Command::new(build::cargo());
+    build.args(["build", "--release", "--package", "plumbline-bench"]).env("RUSTFLAGS", flags.trim());
+    run(Command::new(build::executable(&mut build, &[], "plumbline-bench")?).args(args))
 }
 
 /// Whether `--out DIR` or `--out=DIR` is among the arguments.

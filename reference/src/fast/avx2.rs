@@ -38,6 +38,16 @@ macro_rules! op {
     };
 }
 
+/// Writes a register, perhaps past the caches.
+///
+/// # Safety
+/// The processor must have AVX2; `memory` must be valid for it, and aligned if `past`.
+#[inline(always)]
+unsafe fn put(memory: *mut __m256i, v: __m256i, past: bool) {
+    // SAFETY: the caller vouches for it.
+    unsafe { if past { _mm256_stream_si256(memory, v) } else { _mm256_storeu_si256(memory, v) } }
+}
+
 impl Lanes for Avx2 {
     type V = __m256i;
     /// All ones in a lane for true.
@@ -59,10 +69,11 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn store<const W: usize>(self, v: [__m256i; 4], memory: &mut Out) {
-        let memory = memory[..4 * N * W].as_mut_ptr();
+    fn store<const W: usize>(self, v: [__m256i; 4], memory: &mut Out, past: bool) {
+        let memory = memory[..4 * N * W].as_mut_ptr().cast::<__m256i>();
+        let past = past && memory.is_aligned();
         // SAFETY: `self` proves the feature; the slice holds the 32 * W bytes that are written,
-        // by instructions that need no alignment.
+        // and is aligned where that is needed.
         unsafe {
             match W {
                 1 => {
@@ -71,18 +82,18 @@ impl Lanes for Avx2 {
                     let pairs = (_mm256_packus_epi32(v[0], v[1]), _mm256_packus_epi32(v[2], v[3]));
                     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
                     let bytes = _mm256_packus_epi16(pairs.0, pairs.1);
-                    _mm256_storeu_si256(memory.cast(), _mm256_permutevar8x32_epi32(bytes, order));
+                    put(memory, _mm256_permutevar8x32_epi32(bytes, order), past);
                 }
                 2 => {
                     for half in 0..2 {
                         let words = _mm256_packus_epi32(v[2 * half], v[2 * half + 1]);
                         let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
-                        _mm256_storeu_si256(memory.add(32 * half).cast(), words);
+                        put(memory.add(half), words, past);
                     }
                 }
                 _ => {
                     for (i, v) in v.into_iter().enumerate() {
-                        _mm256_storeu_si256(memory.add(32 * i).cast(), v);
+                        put(memory.add(i), v, past);
                     }
                 }
             }
@@ -90,21 +101,9 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn stream(self, from: &[u8], to: &mut Out) {
-        assert_eq!(from.len(), to.len());
-        let (head, rest) = to.split_at_mut(to.as_ptr().align_offset(64).min(to.len()));
-        let (lines, tail) = rest.split_at_mut(rest.len() / 64 * 64);
-        let (from_head, from_rest) = from.split_at(head.len());
-        let (from_lines, from_tail) = from_rest.split_at(lines.len());
-        head.write_copy_of_slice(from_head);
-        tail.write_copy_of_slice(from_tail);
-        for (half, from) in lines.chunks_exact_mut(32).zip(from_lines.chunks_exact(32)) {
-            // SAFETY: `self` proves the feature; both chunks hold 32 bytes and `half`, after
-            // `head`, begins at a multiple of 32.
-            unsafe {
-                _mm256_stream_si256(half.as_mut_ptr().cast(), _mm256_loadu_si256(from.as_ptr().cast()));
-            }
-        }
+    fn prefetch(self, memory: *const u8) {
+        // SAFETY: a hint reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(memory.cast()) }
     }
 
     op!(fence() -> () = _mm_sfence());

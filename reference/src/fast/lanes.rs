@@ -24,13 +24,14 @@ pub(super) trait Lanes: Copy + Debug {
     /// `N` little-endian numbers of `W` bytes (1, 2 or 4) from the start of
     /// `memory`.
     fn load<const W: usize>(self, memory: &[u8]) -> Self::V;
-    /// Four registers of numbers that fit `W` bytes, to the start of `memory`.
-    fn store<const W: usize>(self, v: [Self::V; 4], memory: &mut Out);
-    /// Copies past the caches where the instruction set can; `to` should begin at
-    /// a multiple of 64 bytes. [`Lanes::fence`] makes it visible to other threads.
-    fn stream(self, from: &[u8], to: &mut Out);
-    /// Orders what was streamed before all that follows.
+    /// Four registers of numbers that fit `W` bytes, to the start of `memory`: with `past`
+    /// past the caches, where the instruction set can and the memory begins at a multiple of
+    /// a register's bytes. [`Lanes::fence`] then makes it visible to other threads.
+    fn store<const W: usize>(self, v: [Self::V; 4], memory: &mut Out, past: bool);
+    /// Orders what went past the caches before all that follows.
     fn fence(self);
+    /// Hints that the memory there, if any, is read soon.
+    fn prefetch(self, memory: *const u8);
 
     /// `a + b`, wrapping.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
