@@ -7,23 +7,23 @@ use std::arch::x86_64::*;
 
 const N: usize = 8;
 
-/// Proof that the processor has AVX2.
+/// Proof that the processor has AVX2 and F16C, which no processor has without the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")).then_some(Self(()))
     }
 }
 
 /// Runs a kernel compiled for AVX2.
 pub(super) fn run<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,f16c")]
     fn compiled<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
         kernel.run(lanes)
     }
-    // SAFETY: an `Avx2` exists only where `detect` found the feature.
+    // SAFETY: an `Avx2` exists only where `detect` found these features.
     unsafe { compiled(lanes, kernel) }
 }
 
@@ -32,7 +32,7 @@ macro_rules! op {
     ($name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $body:expr) => {
         #[inline(always)]
         fn $name(self, $($argument: $Type),*) -> $Result {
-            // SAFETY: `self` exists only where the processor has AVX2.
+            // SAFETY: `self` exists only where the processor has AVX2 and F16C.
             unsafe { $body }
         }
     };
@@ -53,6 +53,7 @@ impl Lanes for Avx2 {
     /// All ones in a lane for true.
     type M = __m256i;
     const N: usize = N;
+    const HAS_TO_F16: bool = true;
 
     #[inline(always)]
     fn load<const W: usize>(self, memory: &[u8]) -> __m256i {
@@ -123,6 +124,8 @@ impl Lanes for Avx2 {
     op!(eq(a: __m256i, b: __m256i) -> __m256i = _mm256_cmpeq_epi32(a, b));
     op!(top_bit(a: __m256i) -> __m256i = _mm256_srai_epi32::<31>(a));
     op!(select(a: __m256i, yes: __m256i, no: __m256i) -> __m256i = _mm256_blendv_epi8(no, yes, a));
+    op!(to_f16(a: __m256i) -> __m256i =
+        _mm256_cvtepu16_epi32(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_castsi256_ps(a))));
     op!(fadd(a: __m256i, b: __m256i) -> __m256i =
         _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
     op!(fsub(a: __m256i, b: __m256i) -> __m256i =

@@ -56,6 +56,7 @@ impl Lanes for Avx512 {
     type V = __m512i;
     type M = __mmask16;
     const N: usize = N;
+    const HAS_TO_F16: bool = true;
 
     #[inline(always)]
     fn load<const W: usize>(self, memory: &[u8]) -> __m512i {
@@ -127,6 +128,8 @@ impl Lanes for Avx512 {
     op!(eq(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmpeq_epi32_mask(a, b));
     op!(top_bit(a: __m512i) -> __mmask16 = _mm512_movepi32_mask(a));
     op!(select(a: __mmask16, yes: __m512i, no: __m512i) -> __m512i = _mm512_mask_blend_epi32(a, no, yes));
+    op!(to_f16(a: __m512i) -> __m512i =
+        _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_castsi512_ps(a))));
     op!(fadd(a: __m512i, b: __m512i) -> __m512i =
         _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
     op!(fsub(a: __m512i, b: __m512i) -> __m512i =

@@ -17,6 +17,8 @@ pub(super) trait Lanes: Copy + Debug {
     type M: Copy;
     /// Lanes of a register.
     const N: usize;
+    /// Whether [`Lanes::to_f16`] is an instruction; it is not to be called otherwise.
+    const HAS_TO_F16: bool;
 
     /// The same number in every lane.
     fn splat(self, x: u32) -> Self::V;
@@ -63,6 +65,8 @@ pub(super) trait Lanes: Copy + Debug {
     /// `a ? yes : no`.
     fn select(self, a: Self::M, yes: Self::V, no: Self::V) -> Self::V;
 
+    /// The f16 nearest to an f32 as IEEE 754 has it; NaNs are of any payload.
+    fn to_f16(self, a: Self::V) -> Self::V;
     /// `a + b` of f32.
     fn fadd(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b` of f32.

@@ -34,6 +34,7 @@ impl Lanes for Portable {
     type V = V;
     type M = V;
     const N: usize = N;
+    const HAS_TO_F16: bool = false;
 
     #[inline(always)]
     fn splat(self, x: u32) -> V {
@@ -136,6 +137,11 @@ impl Lanes for Portable {
     #[inline(always)]
     fn select(self, a: V, yes: V, no: V) -> V {
         std::array::from_fn(|i| (a[i] & yes[i]) | (!a[i] & no[i]))
+    }
+
+    #[inline(always)]
+    fn to_f16(self, _: V) -> V {
+        unreachable!("there is no such instruction")
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::general::{DOWN, General, GeneralStep, NEAREST_AWAY, NEAREST_EVEN, STOCHASTIC, TOWARD_ZERO, UP};
 use super::lanes::{Lanes, Out};
-use super::nearest::{Nearest, NearestStep};
+use super::nearest::{F16Step, Nearest, NearestStep};
 use super::{Kernel, Simd};
 use crate::format::{Format, Policy, Value};
 use std::mem::MaybeUninit;
@@ -85,6 +85,12 @@ impl Encoder {
             }};
         }
         match self.target {
+            Target::Nearest(p) if p.is_f16 && p.saturates => {
+                simd.run(Map::<_, 4, 2>::new(F16Step::<true>(p), bits, codes).past(past));
+            }
+            Target::Nearest(p) if p.is_f16 => {
+                simd.run(Map::<_, 4, 2>::new(F16Step::<false>(p), bits, codes).past(past));
+            }
             Target::Nearest(p) => match (p.saturates, p.same_exponents) {
                 (true, true) => nearest!(true, true, p),
                 (true, false) => nearest!(true, false, p),
