@@ -6,14 +6,11 @@
 #include "cvt.cuh"
 #endif
 
-// More loads at once where they are short.
-constexpr int UNROLL = sizeof(Code<FROM>) < sizeof(Code<TO>) ? 8 : 4;
-
 template <int N>
 __device__ __forceinline__ void decode_all(const Code<FROM> *x, Code<TO> *y, u64 count)
 {
 #ifdef CVT
-    elementwise<N, UNROLL>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
+    elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
         cvt<FROM, TO>(in, out);
     });
 #else
@@ -25,12 +22,12 @@ __device__ __forceinline__ void decode_all(const Code<FROM> *x, Code<TO> *y, u64
         }
         __syncthreads();
         const Code<TO> *values = table;
-        elementwise<N, UNROLL>(x, y, count, [=](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
+        elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [=](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
 #pragma unroll
             for (int i = 0; i < N; i++) out[i] = values[in[i]];
         });
     } else {
-        elementwise<N, UNROLL>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
+        elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
 #pragma unroll
             for (int i = 0; i < N; i++) out[i] = convert_ieee<FROM, TO>(in[i]);
         });

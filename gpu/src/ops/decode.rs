@@ -38,8 +38,7 @@ impl OnDevice for Decode {
             return Vec::new();
         }
         let unit = self.unit(variant);
-        let unroll = if x.width() < y.width() { 8 } else { 4 };
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll }.step([])]
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])]
     }
 
     fn units() -> Vec<Unit> {
