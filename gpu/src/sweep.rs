@@ -76,10 +76,8 @@ impl<'a> Batch<'a> {
 
     /// Makes the inputs at indices from `start` on, and casts them.
     fn results(&self, start: u64, inputs: u64) -> Result<Vec<Step>, BackendError> {
-        let view = |address: u64, format: Format| View {
-            address,
-            ty: TensorType::new(format, [inputs as usize]),
-        };
+        let view =
+            |address: u64, format: Format| View { address, ty: TensorType::new(format, [inputs as usize]) };
         let (from, to) = (view(self.x.1, self.cast.from), view(self.y.1, self.cast.to));
         let mut plan = vec![generate(self.cast.from, self.x.1, start, inputs)];
         plan.extend(ops::plan(&Op::from(*self.cast), self.variant, &[from], &[to])?);
@@ -184,7 +182,8 @@ impl Cuda {
         let listed = words(&self.download(&listed.0)?)[0];
         if listed > LISTED {
             let call = format!("steps of cast from {} to {}", cast.from, cast.to);
-            let why = format!("the result changes at {listed} inputs, more than the {LISTED} that can be listed");
+            let why =
+                format!("the result changes at {listed} inputs, more than the {LISTED} that can be listed");
             return Err(BackendError::Failed { call, why });
         }
         let words = words(&self.download(&list.0)?);
