@@ -71,17 +71,19 @@ impl Staircase {
             steps.push((first, result(first)));
             bisect(&result, (first, result(first)), (last, result(last)), &mut steps);
         }
-        Self { to, steps }
+        Self::of(to, steps)
     }
 
     /// A staircase of these steps: the first index of each, ascending from 0, with its code.
+    /// One with the code of the step before it is no step, and left out.
     ///
     /// # Panics
     /// If the steps are not in order, or do not begin at 0.
     #[must_use]
-    pub fn of(to: Format, steps: Vec<(u64, u64)>) -> Self {
+    pub fn of(to: Format, mut steps: Vec<(u64, u64)>) -> Self {
         assert_eq!(steps.first().map(|step| step.0), Some(0), "steps begin at input 0");
         assert!(steps.is_sorted_by(|before, after| before.0 < after.0), "steps ascend");
+        steps.dedup_by_key(|&mut (_, code)| code);
         Self { to, steps }
     }
 
