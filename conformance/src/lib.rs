@@ -13,6 +13,7 @@ pub mod case;
 pub mod cli;
 pub mod fuzz;
 pub mod generate;
+pub mod hardware;
 pub mod judge;
 pub mod load;
 mod locate;

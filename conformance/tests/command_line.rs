@@ -160,7 +160,7 @@ fn recorded_tensors_are_read_dense_and_sparse() {
 #[test]
 fn the_schemas_in_the_repository_are_current() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
-    for of in ["cases", "results"] {
+    for of in ["cases", "results", "hardware"] {
         let file = fixtures.join(format!("{of}.schema.json"));
         let written = plumbline(&["schema", of]).stdout;
         let kept = fs::read_to_string(&file).unwrap_or_default();

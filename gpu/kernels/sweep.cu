@@ -1,5 +1,6 @@
 // A cast on every input there is, without any of them leaving the device: inputs, a check
-// of the results that shares nothing with the kernels that made them, and a digest.
+// of the results that shares nothing with the kernels that made them, a digest, and the
+// inputs at which the result changes.
 #include "format.cuh"
 
 // x[i] is the code at index `start + i`, in the order of the codes' patterns. `x` is aligned
@@ -75,4 +76,14 @@ extern "C" __global__ void digest(const u64 *words, u64 words_of_chunk, u64 chun
         sum = product << 31 | product >> 33;
     }
     sums[thread] = sum;
+}
+
+// Lists the inputs whose result is not that of the input before, in any order, and the first
+// input here, which has none before it. `listed` counts all of them, also those beyond `capacity`.
+extern "C" __global__ void steps(const Code<TO> *y, u64 start, u64 count, Step *list, u64 capacity, u64 *listed)
+{
+    const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= count || (i > 0 && y[i] == y[i - 1])) return;
+    const u64 at = atomicAdd(listed, u64(1));
+    if (at < capacity) list[at] = {start + i, u64(y[i])};
 }

@@ -12,7 +12,7 @@ use cudarc::nvrtc::Ptx;
 use plumbline_reference::backend::{
     Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
 };
-use plumbline_reference::ops::Op;
+use plumbline_reference::ops::{Cast, Op};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -86,6 +86,16 @@ impl Cuda {
     #[must_use]
     pub fn arch(&self) -> ComputeCapability {
         self.info.compute_capability
+    }
+
+    /// The variant that does a conversion by one instruction, where there is one.
+    pub const INSTRUCTION: &'static str = ops::CVT;
+
+    /// The device's conversion instructions by their PTX opcodes, each with the cast that it
+    /// does in the variant [`Self::INSTRUCTION`].
+    #[must_use]
+    pub fn instructions(&self) -> Vec<(Cast, &'static str)> {
+        ops::instructions(self.arch())
     }
 
     fn session(&self) -> Result<&Session, BackendError> {

@@ -1,6 +1,6 @@
 //! Sweeps on the device: every input of a cast is made there, cast by the kernel under
 //! judgement, and compared there with a staircase that the host found. Only counts and the
-//! sums of a digest come back.
+//! sums of a digest come back, or, for a recording, the inputs at which the result changes.
 
 use crate::cuda::{Cuda, view};
 use crate::module::{Source, Unit, constant};
@@ -20,11 +20,13 @@ const RUN: u64 = 16;
 const BATCH: u64 = 1 << 30;
 /// Batches and their results take at most this part of the device's memory.
 const PART_OF_MEMORY: u64 = 4;
+/// Steps that can be listed: as many as results of 8 bits or sources of 16 bits have, and more.
+const LISTED: u64 = 1 << 17;
 
 /// What a sweep brings back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SweepOnDevice {
-    /// Per chunk, how many results are not the staircase's.
+    /// Per chunk, how many results are not the staircase's; 0 without a staircase.
     pub mismatches: Vec<u32>,
     /// Per chunk, the four sums of the digest of its results.
     pub sums: Vec<[u64; 4]>,
@@ -63,9 +65,50 @@ pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> 
     )
 }
 
+/// Inputs of a cast on the device, and their results.
+struct Batch<'a> {
+    cast: &'a Cast,
+    variant: &'a str,
+    /// How many there is memory for.
+    inputs: u64,
+    x: (Buffer, u64),
+    y: (Buffer, u64),
+}
+
+impl<'a> Batch<'a> {
+    /// Memory for that many inputs, or fewer where the device has too little for them.
+    fn new(cuda: &Cuda, cast: &'a Cast, variant: &'a str, inputs: u64) -> Result<Self, BackendError> {
+        let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
+        let fits = (cuda.info().memory_bytes / PART_OF_MEMORY / bytes).max(1 << 17);
+        // A power of two, so that chunks fill it.
+        let inputs = if inputs <= fits { inputs } else { 1 << fits.ilog2() };
+        let (x, y) = (cuda.elements(cast.from, inputs)?, cuda.elements(cast.to, inputs)?);
+        Ok(Self { cast, variant, inputs, x, y })
+    }
+
+    /// Makes the inputs at indices from `start` on, and casts them.
+    fn results(&self, start: u64, inputs: u64) -> Result<Vec<Step>, BackendError> {
+        let view =
+            |address: u64, format: Format| View { address, ty: TensorType::new(format, [inputs as usize]) };
+        let (from, to) = (view(self.x.1, self.cast.from), view(self.y.1, self.cast.to));
+        let mut plan = vec![generate(self.cast.from, self.x.1, start, inputs)];
+        plan.extend(ops::plan(&Op::from(*self.cast), self.variant, &[from], &[to])?);
+        Ok(plan)
+    }
+}
+
+/// Listed steps in order, without the first inputs of batches at which the result stays what
+/// it was.
+fn ordered(mut steps: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    steps.sort_unstable();
+    steps.dedup_by_key(|&mut (_, code)| code);
+    steps
+}
+
 impl Cuda {
     /// Sweeps the inputs at indices `chunks.start * chunk .. chunks.end * chunk`; `steps` are
-    /// the first index of each step and its right result, the first of them at index 0.
+    /// the first index of each step and its right result, the first of them at index 0. With
+    /// no steps nothing is compared.
     ///
     /// # Panics
     /// If `chunk` is not a multiple of 32 that divides 2^30, or `steps` does not begin at 0.
@@ -78,16 +121,12 @@ impl Cuda {
         steps: &[(u64, u64)],
     ) -> Result<SweepOnDevice, BackendError> {
         assert!(chunk.is_multiple_of(32) && BATCH.is_multiple_of(chunk), "chunks of {chunk} inputs");
-        assert_eq!(steps.first().map(|step| step.0), Some(0), "steps begin at input 0");
+        assert!(steps.first().is_none_or(|step| step.0 == 0), "steps begin at input 0");
         let count = chunks.end - chunks.start;
         if count == 0 {
             return Ok(SweepOnDevice::default());
         }
-        let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
-        let fits = self.info().memory_bytes / PART_OF_MEMORY / bytes / chunk * chunk;
-        let batch = BATCH.min(count * chunk).min(fits.max(chunk));
-        let x = self.elements(cast.from, batch)?;
-        let y = self.elements(cast.to, batch)?;
+        let batch = Batch::new(self, cast, variant, BATCH.min(count * chunk))?;
         let table: Vec<u8> =
             steps.iter().flat_map(|&(start, code)| [start, code]).flat_map(u64::to_le_bytes).collect();
         let table_on_device = self.bytes(table.len() as u64)?;
@@ -95,27 +134,23 @@ impl Cuda {
         let mismatches = self.bytes(4 * count)?;
         let sums = self.bytes(32 * count)?;
 
-        let op = Op::from(*cast);
         let unit = unit(cast.from, cast.to);
         let call = |entry, threads, arguments: &[u64]| call(&unit, entry, threads, arguments);
         let words = chunk * u64::from(cast.to.storage_bits / 8) / 8;
-        let view = |address: u64, format: Format, inputs: u64| View {
-            address,
-            ty: TensorType::new(format, [inputs as usize]),
-        };
         let mut plan = Vec::new();
         let mut done = 0;
         while done < count {
-            let batched = (batch / chunk).min(count - done);
+            let batched = (batch.inputs / chunk).min(count - done);
             let (start, inputs) = ((chunks.start + done) * chunk, batched * chunk);
-            plan.push(generate(cast.from, x.1, start, inputs));
-            let (from, to) = (view(x.1, cast.from, inputs), view(y.1, cast.to, inputs));
-            plan.extend(ops::plan(&op, variant, &[from], &[to])?);
-            let steps_on_device = [table_on_device.1, steps.len() as u64];
-            let counts = mismatches.1 + 4 * done;
-            let arguments = [&[y.1, start, inputs, chunk][..], &steps_on_device, &[counts]].concat();
-            plan.push(call("check", inputs / RUN, &arguments));
-            plan.push(call("digest", 4 * batched, &[y.1, words, batched, sums.1 + 32 * done]));
+            plan.extend(batch.results(start, inputs)?);
+            let y = batch.y.1;
+            if !steps.is_empty() {
+                let steps_on_device = [table_on_device.1, steps.len() as u64];
+                let counts = mismatches.1 + 4 * done;
+                let arguments = [&[y, start, inputs, chunk][..], &steps_on_device, &[counts]].concat();
+                plan.push(call("check", inputs / RUN, &arguments));
+            }
+            plan.push(call("digest", 4 * batched, &[y, words, batched, sums.1 + 32 * done]));
             done += batched;
         }
         let ready = self.prepare(plan)?;
@@ -138,6 +173,36 @@ impl Cuda {
         })
     }
 
+    /// The first index of each step of a cast's results over all its inputs, ascending from 0,
+    /// and the result there: what the device does, whatever is right.
+    pub fn steps(&self, cast: &Cast, variant: &str) -> Result<Vec<(u64, u64)>, BackendError> {
+        let count = 1 << cast.from.code_bits();
+        let batch = Batch::new(self, cast, variant, BATCH.min(count))?;
+        let list = self.bytes(16 * LISTED)?;
+        let listed = self.bytes(8)?;
+        let unit = unit(cast.from, cast.to);
+        let mut plan = Vec::new();
+        for start in (0..count).step_by(batch.inputs as usize) {
+            plan.extend(batch.results(start, batch.inputs)?);
+            let arguments = [batch.y.1, start, batch.inputs, list.1, LISTED, listed.1];
+            plan.push(call(&unit, "steps", batch.inputs, &arguments));
+        }
+        self.prepare(plan)?.queue()?;
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+        };
+        let listed = words(&self.download(&listed.0)?)[0];
+        if listed > LISTED {
+            let call = format!("steps of cast from {} to {}", cast.from, cast.to);
+            let why =
+                format!("the result changes at {listed} inputs, more than the {LISTED} that can be listed");
+            return Err(BackendError::Failed { call, why });
+        }
+        let words = words(&self.download(&list.0)?);
+        let steps = words.as_chunks().0.iter().take(listed as usize).map(|&[start, code]| (start, code));
+        Ok(ordered(steps.collect()))
+    }
+
     /// Zeroed memory for codes of a format, and its address.
     fn elements(&self, format: Format, count: u64) -> Result<(Buffer, u64), BackendError> {
         let buffer = self.alloc(&Layout::contiguous(TensorType::new(format, [count as usize])))?;
@@ -150,5 +215,16 @@ impl Cuda {
         let buffer = self.alloc(&Layout::contiguous(TensorType::new(DType::U8, [count as usize])))?;
         let address = view(&buffer)?.address;
         Ok((buffer, address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ordered;
+
+    #[test]
+    fn a_batch_that_goes_on_with_the_same_result_is_no_step() {
+        let listed = vec![(256, 2), (300, 3), (0, 1), (200, 2), (512, 1)];
+        assert_eq!(ordered(listed), [(0, 1), (200, 2), (300, 3), (512, 1)]);
     }
 }

@@ -7,12 +7,13 @@
 
 use crate::ops::{Op, SignatureError};
 use crate::{MAX_BYTES, Tensor, TensorError, TensorType, position};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::BTreeMap;
 
 /// What a backend runs on, as reports name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// The device: `NVIDIA H200`, `x86_64 CPU`, `float8 0.7`.
     pub name: String,

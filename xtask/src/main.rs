@@ -46,6 +46,13 @@ enum Xtask {
     #[command(disable_help_flag = true, verbatim_doc_comment)]
     Sweep(PassedOn),
 
+    /// Build the plumbline executable and run `plumbline record ARGS...`
+    ///
+    /// `cargo xtask record --help` lists what ARGS may be. Exit code: 0 written, 2 could not
+    /// be built, run or recorded.
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
+    Record(PassedOn),
+
     /// Build the plumbline executable and run `plumbline ARGS...`
     ///
     /// `cargo xtask plumbline --help` lists its commands.
@@ -92,6 +99,9 @@ fn main() -> ExitCode {
         Xtask::Conform(_) => conform(&args),
         Xtask::Fuzz(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("fuzz").args(&args))),
         Xtask::Sweep(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("sweep").args(&args))),
+        Xtask::Record(_) => {
+            plumbline("cargo xtask").and_then(|mut built| run(built.arg("record").args(&args)))
+        }
         Xtask::Plumbline(_) => {
             plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
         }

@@ -3,7 +3,7 @@
 //! | adapter | stands for |
 //! |---|---|
 //! | [`Float8`], [`Half`] | the crates float8 and half, as second opinions with their faults |
-//! | [`Playback`] | a GPU's conversion instructions, played back from a recording |
+//! | [`Playback`] | a GPU's conversion instructions, played back from recordings |
 //! | [`Closure`] | any function on tensors, for one operation |
 //! | [`demo_fault()`] | backends with one deliberate fault each, to show what a failure looks like |
 //!
@@ -23,4 +23,4 @@ pub use closure::Closure;
 pub use demo::{DemoFault, cast_465_to_nan, demo_fault};
 pub use float8::Float8;
 pub use half::Half;
-pub use playback::{Playback, PlaybackError};
+pub use playback::{Playback, PlaybackError, Recorded};

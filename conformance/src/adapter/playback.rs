@@ -1,73 +1,57 @@
-//! A device, played back from its recording.
+//! A device, played back from its recordings.
 
 use super::scalar::{check_policy, check_variant, elementwise, no_conversion, no_operation};
+use crate::hardware::{Conversion, Recording, RecordingError, magnitudes};
+use crate::report::brief;
+use crate::sweep::Staircase;
+use plumbline_reference::Tensor;
 use plumbline_reference::backend::{Backend, BackendError, Device, Unsupported};
-use plumbline_reference::format::{E4M3FN, E5M2, F32, Policy};
-use plumbline_reference::{Tensor, ops::Op};
-use std::sync::LazyLock;
+use plumbline_reference::ops::{Cast, Op};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
-/// The conversion instructions of an NVIDIA H200, f32 to E4M3FN and E5M2, played
-/// back from a recording of the inputs at which the result changes.
-///
-/// A line of the recording is `e4m3 43d80000 7e`: the format, the bits of the
-/// smallest f32 that gives the code, the code. Lines of one format are in ascending
-/// order and begin at input 0. They are magnitudes: a negative input gives the
-/// same code with the sign bit, except that every NaN gives the positive code. Lines
-/// that begin with `#` are comments.
+/// A device's conversion instructions, played back from recordings of the inputs at which the
+/// result changes.
 #[derive(Clone, Debug)]
 pub struct Playback {
-    e4m3: Steps,
-    e5m2: Steps,
+    device: Device,
+    recorded: Arc<[Recorded]>,
 }
 
-/// Magnitudes, ascending from 0, with the code of each and of those up to the next.
-type Steps = Vec<(u32, u8)>;
+/// What is recorded of a cast.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The cast.
+    pub cast: Cast,
+    /// Its results for all inputs.
+    pub staircase: Option<Staircase>,
+    /// The digest of its results for all inputs.
+    pub digest: Option<u64>,
+}
 
-/// Why a recording cannot be played back.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why recordings cannot be played back.
+#[derive(Debug, thiserror::Error)]
 pub enum PlaybackError {
-    /// A line that is not a format, an input and a code.
-    #[error("line {line}: `{text}` is not of the form `e4m3 43d80000 7e`")]
-    Malformed {
-        /// The line, from 1.
-        line: usize,
-        /// What it says.
-        text: String,
-    },
-    /// An input that is not above the one before.
-    #[error("line {line}: input {input:08x} of {format} is not above the one before it")]
-    Unsorted {
-        /// The line, from 1.
-        line: usize,
-        /// The format.
-        format: &'static str,
-        /// The input.
-        input: u32,
-    },
-    /// A format without lines, or whose first line is not input 0.
-    #[error("no line for {format} at input 00000000, where its recording must begin")]
-    Missing {
-        /// The format.
-        format: &'static str,
-    },
+    /// One of them cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// The one by magnitudes cannot be read.
+    #[error("the recording by magnitudes: {0}")]
+    Magnitudes(#[from] magnitudes::MagnitudesError),
+    /// Two that give different results of the same cast.
+    #[error("two recordings differ in {0}; one of them is wrong: record it again with `cargo xtask record`")]
+    Disagree(String),
 }
 
-const SIGN: u32 = 1 << 31;
-const INFINITY: u32 = 0x7f80_0000;
+/// The recordings of an H200 that come with the project, beside the older one by magnitudes:
+/// names of files in `fixtures/hardware` and what they say.
+const EMBEDDED: &[(&str, &str)] = &[];
 
-/// Exactly `digits` hex digits; `from_str_radix` alone takes signs and fewer digits.
-fn hex(field: &str, digits: usize) -> Option<u32> {
-    let valid = field.len() == digits && field.bytes().all(|byte| byte.is_ascii_hexdigit());
-    valid.then(|| u32::from_str_radix(field, 16).ok()).flatten()
-}
-
-/// Format, magnitude and code of a line.
-fn fields(line: &str) -> Option<(&str, u32, u8)> {
-    let mut fields = line.split_whitespace();
-    let (format, input, code) = (fields.next()?, fields.next()?, fields.next()?);
-    let input = hex(input, 8).filter(|input| input & SIGN == 0)?;
-    let code = u8::try_from(hex(code, 2)?).ok()?;
-    fields.next().is_none().then_some((format, input, code))
+impl From<Conversion> for Recorded {
+    fn from(conversion: Conversion) -> Self {
+        let Conversion { cast, digest, staircase, .. } = conversion;
+        Self { cast, staircase, digest: Some(digest) }
+    }
 }
 
 impl Playback {
@@ -76,62 +60,103 @@ impl Playback {
     /// Its only variant.
     pub const VARIANT: &str = "recorded";
 
-    /// The recording of an H200 that comes with the project.
+    /// The recordings of an H200 that come with the project.
     pub fn h200() -> &'static Self {
         static H200: LazyLock<Playback> = LazyLock::new(|| {
-            let recording = include_str!("../../../fixtures/hardware/h200_cast_breakpoints.txt");
-            Playback::parse(recording).expect("the recording that comes with the project is whole")
+            embedded(EMBEDDED).expect("the recordings that come with the project are whole")
         });
         &H200
     }
 
-    /// Reads a recording.
-    pub fn parse(recording: &str) -> Result<Self, PlaybackError> {
-        let (mut e4m3, mut e5m2) = (Steps::new(), Steps::new());
-        for (text, line) in recording.lines().zip(1..) {
-            if text.trim().is_empty() || text.trim_start().starts_with('#') {
-                continue;
-            }
-            let malformed = || PlaybackError::Malformed { line, text: text.to_owned() };
-            let (name, input, code) = fields(text).ok_or_else(malformed)?;
-            let (steps, format) = match name {
-                "e4m3" => (&mut e4m3, "e4m3"),
-                "e5m2" => (&mut e5m2, "e5m2"),
-                _ => return Err(malformed()),
-            };
-            if steps.last().is_some_and(|&(last, _)| last >= input) {
-                return Err(PlaybackError::Unsorted { line, format, input });
-            }
-            steps.push((input, code));
-        }
-        for (steps, format) in [(&e4m3, "e4m3"), (&e5m2, "e5m2")] {
-            if steps.first().is_none_or(|&(first, _)| first != 0) {
-                return Err(PlaybackError::Missing { format });
-            }
-        }
-        Ok(Self { e4m3, e5m2 })
+    /// One recording.
+    #[must_use]
+    pub fn of(recording: Recording) -> Self {
+        let Recording { mut device, conversions, date, .. } = recording;
+        device.properties.insert("source".to_owned(), format!("recording of {date}"));
+        Self { device, recorded: conversions.into_iter().map(Recorded::from).collect() }
     }
 
-    fn steps(&self, op: &Op) -> Result<&Steps, Unsupported> {
+    /// This one and then what another recorded of the same device. Casts that both have must
+    /// be the same in both.
+    pub fn and(self, later: &Self) -> Result<Self, PlaybackError> {
+        let mut recorded = self.recorded.to_vec();
+        for new in &*later.recorded {
+            let Some(old) = recorded.iter_mut().find(|old| old.cast == new.cast) else {
+                recorded.push(new.clone());
+                continue;
+            };
+            let differ = differ(old.staircase.as_ref(), new.staircase.as_ref())
+                || differ(old.digest.as_ref(), new.digest.as_ref());
+            if differ {
+                return Err(PlaybackError::Disagree(brief(&new.cast.into())));
+            }
+            old.staircase = old.staircase.take().or_else(|| new.staircase.clone());
+            old.digest = old.digest.or(new.digest);
+        }
+        Ok(Self { device: later.device.clone(), recorded: recorded.into() })
+    }
+
+    /// What is recorded of a cast.
+    #[must_use]
+    pub fn recorded(&self, cast: &Cast) -> Option<&Recorded> {
+        self.recorded.iter().find(|recorded| recorded.cast == *cast)
+    }
+
+    /// Every cast of which anything is recorded.
+    pub fn casts(&self) -> impl Iterator<Item = &Recorded> {
+        self.recorded.iter()
+    }
+
+    fn staircase(&self, op: &Op) -> Result<(&Cast, &Staircase), Unsupported> {
         let Op::Cast(cast) = op else { return Err(no_operation(op)) };
-        let steps = match (cast.from, cast.to) {
-            (F32, E4M3FN) => &self.e4m3,
-            (F32, E5M2) => &self.e5m2,
-            (from, to) => return Err(no_conversion(op, from, to)),
-        };
-        check_policy(cast.policy(), Policy::default())?;
-        Ok(steps)
+        match self.recorded(cast) {
+            Some(Recorded { cast, staircase: Some(staircase), .. }) => return Ok((cast, staircase)),
+            Some(_) => {
+                let why = format!("has only the digest of {}; `plumbline sweep` compares it", brief(op));
+                return Err(Unsupported(why));
+            }
+            None => (),
+        }
+        let mut of_formats =
+            self.recorded.iter().filter(|it| (it.cast.from, it.cast.to) == (cast.from, cast.to));
+        if let Some(other) = of_formats.find(|it| it.staircase.is_some()) {
+            check_policy(cast.policy(), other.cast.policy())?;
+        }
+        Err(no_conversion(op, cast.from, cast.to))
     }
 }
 
-/// What the device gave for the f32 of these bits.
-fn recorded(steps: &[(u32, u8)], bits: u32) -> u8 {
-    let magnitude = bits & !SIGN;
-    // The steps begin at 0, so one of them is not above the magnitude.
-    let above = steps.partition_point(|&(first, _)| first <= magnitude);
-    let code = steps[above - 1].1;
-    let negative = bits & SIGN != 0 && magnitude <= INFINITY;
-    if negative { code | 0x80 } else { code }
+/// Whether both are there and differ.
+fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
+}
+
+fn embedded(recordings: &[(&str, &str)]) -> Result<Playback, PlaybackError> {
+    let first = include_str!("../../../fixtures/hardware/h200_cast_breakpoints.txt");
+    let recorded = magnitudes::parse(first)?.map(|(cast, staircase)| Recorded {
+        cast,
+        staircase: Some(staircase),
+        digest: None,
+    });
+    let first = Playback { device: device_by_magnitudes(), recorded: recorded.into() };
+    recordings.iter().try_fold(first, |before, (name, text)| {
+        before.and(&Playback::of(Recording::parse(Path::new(name), text)?))
+    })
+}
+
+/// The device of the recording by magnitudes, from the comment in it.
+fn device_by_magnitudes() -> Device {
+    let properties = [
+        ("compute capability", "9.0"),
+        ("cuda", "13.0"),
+        ("driver", "580.159.04"),
+        ("instruction", "cvt.rn.satfinite.{e4m3x2,e5m2x2}.f32"),
+        ("source", "recording"),
+    ];
+    Device {
+        name: "NVIDIA H200".to_owned(),
+        properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+    }
 }
 
 impl Backend for Playback {
@@ -140,21 +165,11 @@ impl Backend for Playback {
     }
 
     fn device(&self) -> Device {
-        let properties = [
-            ("compute capability", "9.0"),
-            ("cuda", "13.0"),
-            ("driver", "580.159.04"),
-            ("instruction", "cvt.rn.satfinite.{e4m3x2,e5m2x2}.f32"),
-            ("source", "recording"),
-        ];
-        Device {
-            name: "NVIDIA H200".to_owned(),
-            properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        }
+        self.device.clone()
     }
 
     fn supports(&self, op: &Op) -> Result<(), Unsupported> {
-        self.steps(op).map(drop)
+        self.staircase(op).map(drop)
     }
 
     fn variants(&self, _: &Op) -> Vec<String> {
@@ -162,9 +177,9 @@ impl Backend for Playback {
     }
 
     fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        let steps = self.steps(op)?;
+        let (cast, staircase) = self.staircase(op)?;
         check_variant(op, variant, &[Self::VARIANT])?;
-        elementwise(op, inputs, |code| recorded(steps, code as u32).into())
+        elementwise(op, inputs, |code| staircase.result(code >> cast.from.low_padding))
     }
 }
 
@@ -172,20 +187,33 @@ impl Backend for Playback {
 mod tests {
     use super::super::testing::{assert_agrees, edges};
     use super::*;
-    use plumbline_reference::format::{F16, NanPolicy};
-    use plumbline_reference::ops::Cast;
+    use plumbline_reference::format::{E4M3FN, E5M2, F32, F64, NanPolicy};
+
+    const SIGN: u64 = 1 << 31;
 
     fn h200() -> &'static Playback {
         Playback::h200()
     }
 
     #[test]
-    fn recording_equals_the_reference_at_every_step_and_just_below_it() {
-        for (steps, to) in [(&h200().e4m3, E4M3FN), (&h200().e5m2, E5M2)] {
-            let magnitudes = steps.iter().flat_map(|&(first, _)| [first, first.saturating_sub(1)]);
-            let inputs: Vec<_> = magnitudes.flat_map(|x| [x, x | SIGN]).map(u64::from).collect();
+    fn every_recorded_step_is_the_definitions() {
+        assert!(h200().casts().filter(|it| it.staircase.is_some()).count() >= 2);
+        for Recorded { cast, staircase, .. } in h200().casts() {
+            if let Some(staircase) = staircase {
+                assert_eq!(staircase, &Staircase::new(cast), "{cast:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_recording_by_magnitudes_equals_the_reference_at_every_step_and_just_below_it() {
+        for to in [E4M3FN, E5M2] {
+            let cast = Cast::new(F32, to);
+            let staircase = h200().recorded(&cast).and_then(|it| it.staircase.as_ref()).unwrap();
+            let inputs = staircase.steps().iter().flat_map(|&(first, _)| [first, first.saturating_sub(1)]);
+            let inputs: Vec<_> = inputs.collect();
             assert!(inputs.len() > 4 * 120, "the recording of {to} is short");
-            assert_agrees(h200(), &Cast::new(F32, to).into(), &inputs);
+            assert_agrees(h200(), &cast.into(), &inputs);
         }
     }
 
@@ -200,47 +228,48 @@ mod tests {
 
     #[test]
     fn every_nan_gives_the_positive_nan() {
+        let result = |to, bits| {
+            let recorded = h200().recorded(&Cast::new(F32, to)).unwrap();
+            recorded.staircase.as_ref().unwrap().result(bits)
+        };
         for bits in [0x7f80_0001, 0x7fff_ffff, 0xff80_0001, 0xffc0_0000, 0xffff_ffff] {
-            assert_eq!(recorded(&h200().e4m3, bits), 0x7f);
-            assert_eq!(recorded(&h200().e5m2, bits), 0x7f);
+            assert_eq!((result(E4M3FN, bits), result(E5M2, bits)), (0x7f, 0x7f));
         }
-        assert_eq!(recorded(&h200().e5m2, 0xff80_0000), 0xfb);
+        assert_eq!(result(E5M2, 0x7f80_0000 | SIGN), 0xfb);
     }
 
     #[test]
     fn other_casts_and_policies_are_unsupported() {
         let why = |op: Op| h200().supports(&op).unwrap_err().0;
-        assert_eq!(why(Cast::new(F16, E4M3FN).into()), "has no cast from f16 to e4m3fn");
+        assert_eq!(why(Cast::new(F64, E4M3FN).into()), "has no cast from f64 to e4m3fn");
         let sign_kept = Cast { nan: NanPolicy::SignKept, ..Cast::new(F32, E4M3FN) };
         assert_eq!(why(sign_kept.into()), "implements one policy; declare nan: canonical");
     }
 
+    fn playback(cast: Cast, staircase: Option<Staircase>, digest: Option<u64>) -> Playback {
+        let recorded = [Recorded { cast, staircase, digest }];
+        Playback { device: Device::default(), recorded: recorded.into() }
+    }
+
     #[test]
-    fn parse_errors_name_the_line() {
-        let start = "# comment\n\ne4m3 00000000 00\ne5m2 00000000 00\n";
-        let parse = |rest: &str| Playback::parse(&format!("{start}{rest}"));
-        assert!(parse("").is_ok());
-        for text in [
-            "e4m3 3a800001",
-            "e4m3 3a80001 01",
-            "e4m3 +a800001 01",
-            "e4m3 3a800001 101",
-            "e4m3 3a800001 01 02",
-            "e4m3 80000001 01",
-            "e3m4 3a800001 01",
-            "e4m3 3a800001 é",
-        ] {
-            let expected = PlaybackError::Malformed { line: 5, text: text.to_owned() };
-            assert_eq!(parse(text).unwrap_err(), expected);
-        }
-        assert_eq!(
-            parse("e5m2 37000001 01\ne5m2 37000001 02").unwrap_err(),
-            PlaybackError::Unsorted { line: 6, format: "e5m2", input: 0x3700_0001 }
-        );
-        let e4m3 = "e4m3 00000000 00\n";
-        for recording in [e4m3.to_owned(), format!("{e4m3}e5m2 37000001 01")] {
-            let expected = PlaybackError::Missing { format: "e5m2" };
-            assert_eq!(Playback::parse(&recording).unwrap_err(), expected);
-        }
+    fn recordings_of_the_same_cast_must_agree() {
+        let cast = Cast::new(F32, E4M3FN);
+        let first = || playback(cast, Some(Staircase::new(&cast)), None);
+        let same = first().and(&playback(cast, Some(Staircase::new(&cast)), Some(7))).unwrap();
+        assert_eq!(same.casts().map(|it| it.digest).collect::<Vec<_>>(), [Some(7)]);
+        let mut steps = Staircase::new(&cast).steps().to_vec();
+        steps[9].0 += 1;
+        let wrong = playback(cast, Some(Staircase::of(E4M3FN, steps)), Some(7));
+        let error = first().and(&wrong).unwrap_err().to_string();
+        assert!(error.starts_with("two recordings differ in {cast: {from: f32, to: e4m3fn}}; "), "{error}");
+        let digest = |digest| playback(cast, None, Some(digest));
+        assert!(digest(7).and(&digest(7)).is_ok() && digest(7).and(&digest(8)).is_err());
+    }
+
+    #[test]
+    fn a_digest_alone_cannot_be_played_back() {
+        let cast = Cast::new(F32, plumbline_reference::format::F16);
+        let why = playback(cast, None, Some(7)).supports(&cast.into()).unwrap_err().0;
+        assert!(why.starts_with("has only the digest of {cast: {from: f32, to: f16}}"), "{why}");
     }
 }

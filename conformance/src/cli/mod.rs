@@ -9,6 +9,7 @@ mod doctor;
 mod fuzz;
 mod kernels;
 mod number;
+mod record;
 mod schema;
 mod sweep;
 mod worker;
@@ -50,7 +51,9 @@ enum Command {
     Kernels(kernels::KernelsArgs),
     /// Measure how fast the CUDA kernels move memory, beside a copy
     Bandwidth(bandwidth::BandwidthArgs),
-    /// Write the JSON Schema of case files, or of results.jsonl
+    /// Record what a device's conversion instructions give for every input
+    Record(record::RecordArgs),
+    /// Write the JSON Schema of case files, of results.jsonl, or of recordings
     Schema(schema::SchemaArgs),
     /// Run trials for a parent process, which names them on standard input
     Worker(worker::WorkerArgs),
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Doctor => print(doctor::run()),
         Command::Kernels(args) => kernels::run(&args),
         Command::Bandwidth(args) => print(bandwidth::run(&args)),
+        Command::Record(args) => print(record::run(&args)),
         Command::Schema(args) => print(schema::run(&args)),
         Command::Worker(args) => worker::run(&args),
     };

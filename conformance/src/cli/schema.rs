@@ -1,6 +1,7 @@
 //! `plumbline schema`: JSON Schemas, for editors and programs.
 
 use crate::case::CaseFile;
+use crate::hardware::RecordingFile;
 use crate::report::Record;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
@@ -21,6 +22,8 @@ enum Of {
     Cases,
     /// Lines of results.jsonl
     Results,
+    /// Recordings of devices
+    Hardware,
 }
 
 /// The schema as indented JSON.
@@ -28,6 +31,7 @@ pub(super) fn run(args: &SchemaArgs) -> anyhow::Result<String> {
     let schema = match args.of {
         Of::Cases => cases(),
         Of::Results => generate::<Record<'static>>(),
+        Of::Hardware => generate::<RecordingFile>(),
     };
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }

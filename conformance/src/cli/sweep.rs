@@ -1,8 +1,9 @@
 //! `plumbline sweep`: a cast on every input there is.
 
 use super::number::parse_format;
-use crate::adapter::{Float8, Half, Playback};
+use crate::adapter::{Float8, Half, Playback, Recorded};
 use crate::case::NanJudge;
+use crate::hardware::Recording;
 use crate::report::brief;
 use crate::setup::Partition;
 use crate::sweep::{Oracle, Staircase, Sweep, Swept, policies};
@@ -14,6 +15,7 @@ use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{Backend, Cpu, DType};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -29,7 +31,8 @@ pub struct SweepArgs {
     /// The format of the result
     #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
     to: Format,
-    /// Sweep under every policy without random bits, not only the default one
+    /// Sweep under every policy without random bits, or with `--against hardware` under every
+    /// recorded one, not only the default one
     #[arg(long)]
     policies: bool,
     /// What the results are compared with; default: the staircase, or the definition where
@@ -42,6 +45,10 @@ pub struct SweepArgs {
     /// Which of its ways is judged; default: the usual one
     #[arg(long)]
     variant: Option<String>,
+    /// A recording to compare with, as `plumbline record` writes it, in place of those that
+    /// come with the project
+    #[arg(long, value_name = "FILE")]
+    recording: Option<PathBuf>,
     /// Sweep part K of N of the inputs
     #[arg(long, value_name = "K/N")]
     partition: Option<Partition>,
@@ -67,7 +74,7 @@ enum Against {
     Staircase,
     /// The definition, computed for every input
     Definition,
-    /// The recorded H200
+    /// What a device gave: the recorded H200, or `--recording`
     Hardware,
     /// The crate float8
     Float8,
@@ -79,9 +86,16 @@ enum Against {
 pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
     let Operation::Cast = args.operation;
     let all = Sweep::all_inputs(args.from)?;
-    let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all));
+    let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all.clone()));
     ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
-    let against = args.against.unwrap_or_else(|| Against::usual(args.to));
+    let given = args.recording.as_deref().map(Recording::read).transpose()?.map(Playback::of);
+    let usual = if given.is_some() { Against::Hardware } else { Against::usual(args.to) };
+    let against = args.against.unwrap_or(usual);
+    ensure!(
+        given.is_none() || against == Against::Hardware,
+        "--recording is what --against hardware compares with; leave one of them out"
+    );
+    let recordings = given.as_ref().unwrap_or_else(|| Playback::h200());
     let on_cpu = args.backend == Judged::Cpu;
     let itself = on_cpu && against == Against::Definition && args.variant.as_deref() == Some("definition");
     ensure!(!itself, "the definition is not judged by itself; choose another --variant or --against");
@@ -91,12 +105,31 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
         Some(device::require().map(|device| Cuda::new(device::probe(), device, Cache::of_user()))?)
     };
     let backend: &dyn Backend = cuda.as_ref().map_or(&Cpu, |cuda| cuda);
-    let swept: Vec<Policy> = if args.policies { policies().collect() } else { vec![against.policy()] };
-    let mut mismatched = 0;
-    for policy in swept {
-        let cast = Cast::new(args.from, args.to).with_policy(policy);
+    let cast = Cast::new(args.from, args.to);
+    let casts: Vec<Cast> = if args.policies {
+        let is_swept = |cast: &Cast| against != Against::Hardware || recordings.recorded(cast).is_some();
+        policies().map(|policy| cast.with_policy(policy)).filter(is_swept).collect()
+    } else {
+        vec![cast.with_policy(against.policy())]
+    };
+    ensure!(
+        !casts.is_empty(),
+        "no cast from {} to {} is recorded; choose another --against",
+        args.from,
+        args.to
+    );
+    let mut differs = false;
+    for cast in casts {
         let op = Op::from(cast);
-        let oracle = against.oracle(&cast)?;
+        let oracle = against.oracle(&cast, recordings)?;
+        // A digest is that of all results.
+        let recorded = recordings.recorded(&cast).filter(|_| against == Against::Hardware);
+        let digest = recorded.and_then(|recorded| recorded.digest).filter(|_| inputs == all);
+        ensure!(
+            digest.is_some() || !matches!(oracle, Oracle::Nothing),
+            "only the digest of all results of {} is recorded; leave out --partition",
+            brief(&op)
+        );
         let variant = args.variant.clone().unwrap_or_else(|| backend.variants(&op).remove(0));
         let sweep = Sweep {
             cast,
@@ -109,16 +142,17 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
         let progress = Progress::new(inputs.end - inputs.start);
         let start = Instant::now();
         let swept = match (&cuda, &oracle) {
-            (Some(cuda), Oracle::Staircase(staircase)) => sweep.run_on_device(cuda, staircase),
+            (Some(cuda), Oracle::Staircase(_) | Oracle::Nothing) => sweep.run_on_device(cuda),
             _ => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
         };
         let swept = swept.with_context(|| brief(&op))?;
         progress.clear();
         let judged = format!("{}/{variant}", backend.name());
-        super::print(&report(&judged, against, &cast, &swept, start.elapsed()))?;
-        mismatched += swept.findings.mismatched() + swept.unexplained;
+        let comparison = Comparison { against, is_digest_only: matches!(oracle, Oracle::Nothing), digest };
+        super::print(&report(&judged, &comparison, &cast, &swept, start.elapsed()))?;
+        differs |= swept.mismatched() > 0 || comparison.digest_differs(&swept);
     }
-    Ok(u8::from(mismatched > 0))
+    Ok(u8::from(differs))
 }
 
 impl Against {
@@ -145,14 +179,23 @@ impl Against {
         }
     }
 
-    fn oracle(self, cast: &Cast) -> anyhow::Result<Oracle<'static>> {
+    fn oracle(self, cast: &Cast, recordings: &Playback) -> anyhow::Result<Oracle<'static>> {
         let backend: &'static dyn Backend = match self {
             Self::Staircase if Self::usual(cast.to) != self => {
                 bail!("a staircase to {} has too many steps; use --against definition", cast.to)
             }
             Self::Staircase => return Ok(Oracle::Staircase(Staircase::new(cast))),
             Self::Definition => &Cpu,
-            Self::Hardware => Playback::h200(),
+            Self::Hardware => match recordings.recorded(cast) {
+                Some(Recorded { staircase: Some(staircase), .. }) => {
+                    return Ok(Oracle::Staircase(staircase.clone()));
+                }
+                Some(Recorded { staircase: None, .. }) => return Ok(Oracle::Nothing),
+                None => bail!(
+                    "{} is not recorded; --policies sweeps the policies that are, or choose another --against",
+                    brief(&Op::from(*cast))
+                ),
+            },
             Self::Float8 => &Float8,
             Self::Half => &Half,
         };
@@ -171,19 +214,50 @@ impl Against {
     }
 }
 
-fn report(judged: &str, against: Against, cast: &Cast, swept: &Swept, took: Duration) -> String {
+/// What a sweep was compared with.
+struct Comparison {
+    against: Against,
+    /// Whether nothing but the digest was compared.
+    is_digest_only: bool,
+    /// The recorded digest of all results, where there is one and all were swept.
+    digest: Option<u64>,
+}
+
+impl Comparison {
+    fn digest_differs(&self, swept: &Swept) -> bool {
+        self.digest.is_some_and(|digest| digest != swept.findings.digest)
+    }
+}
+
+fn report(judged: &str, comparison: &Comparison, cast: &Cast, swept: &Swept, took: Duration) -> String {
     let Swept { findings, unexplained, millis } = swept;
     let seconds = took.as_secs_f64();
     let rate = findings.inputs as f64 / seconds / 1e9;
-    let against = format!("{against:?}").to_lowercase();
+    let against = format!("{:?}", comparison.against).to_lowercase();
     let on_device = millis.map(|millis| format!(", {millis:.1} ms on the device")).unwrap_or_default();
+    let found = match comparison.digest {
+        Some(digest) if comparison.is_digest_only => format!("recorded {digest:016x}"),
+        _ => format!("{} mismatches", swept.mismatched()),
+    };
     let mut text = format!(
-        "{} {judged} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s{on_device}), digest {:016x}, {} mismatches\n",
+        "{} {judged} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s{on_device}), digest {:016x}, {found}\n",
         brief(&Op::from(*cast)),
         findings.inputs,
         findings.digest,
-        findings.mismatched() + unexplained
     );
+    match comparison.digest {
+        Some(_) if comparison.is_digest_only && comparison.digest_differs(swept) => {
+            text +=
+                "  the results differ; their digests cannot say for which inputs: --against definition can\n";
+        }
+        Some(digest) if swept.mismatched() == 0 && comparison.digest_differs(swept) => {
+            let _ = writeln!(
+                text,
+                "  the recording has these results, but the digest {digest:016x}: it is damaged"
+            );
+        }
+        _ => (),
+    }
     for (fault, mismatches) in &findings.mismatches {
         let (input, right, got) = mismatches.first;
         let (from, to) = (DType::from(cast.from), DType::from(cast.to));

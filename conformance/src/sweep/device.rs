@@ -1,7 +1,7 @@
 //! Sweeps on a CUDA device. Whole chunks are judged there; one with a mismatch, and what fills
 //! no chunk, is judged again here, which says what is wrong.
 
-use super::{CHUNK, Findings, Staircase, Sweep, SweepError, digest};
+use super::{CHUNK, Findings, Oracle, Sweep, SweepError, digest};
 use plumbline_gpu::Cuda;
 use plumbline_reference::ops::Op;
 use std::collections::BTreeMap;
@@ -25,20 +25,31 @@ impl Swept {
     pub fn of_host(findings: Findings) -> Self {
         Self { findings, unexplained: 0, millis: None }
     }
+
+    /// Mismatches of every kind.
+    #[must_use]
+    pub fn mismatched(&self) -> u64 {
+        self.findings.mismatched() + self.unexplained
+    }
 }
 
 impl Sweep<'_> {
-    /// Runs the sweep on a device, against the staircase.
-    pub fn run_on_device(&self, cuda: &Cuda, staircase: &Staircase) -> Result<Swept, SweepError> {
+    /// Runs the sweep on a device. One against another implementation is compared here.
+    pub fn run_on_device(&self, cuda: &Cuda) -> Result<Swept, SweepError> {
         self.check()?;
         let op = Op::from(self.cast);
+        let steps = match self.oracle {
+            Oracle::Staircase(staircase) => staircase.steps(),
+            Oracle::Nothing => &[],
+            Oracle::Backend { .. } => return self.run(&|_| ()).map(Swept::of_host),
+        };
         // Chunks are counted from input 0, as whole ones.
         let first = self.inputs.start.div_ceil(CHUNK).min(self.inputs.end.div_ceil(CHUNK));
         let last = (self.inputs.end / CHUNK).max(first);
         if first == last || !self.inputs.start.is_multiple_of(CHUNK) {
             return self.run(&|_| ()).map(Swept::of_host);
         }
-        let swept = cuda.sweep(&self.cast, self.variant, first..last, CHUNK, staircase.steps())?;
+        let swept = cuda.sweep(&self.cast, self.variant, first..last, CHUNK, steps)?;
         let bytes = CHUNK * u64::from(self.cast.to.storage_bits / 8);
         let mut findings = Findings::default();
         let (mut explained, mut unexplained) = (0, 0);

@@ -1,8 +1,10 @@
 //! What a sweep is judged by.
 
+use super::{CHUNK, Findings, digest};
 use plumbline_reference::format::{Format, Policy};
 use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Says what is right for a range of inputs.
@@ -16,8 +18,10 @@ pub enum Oracle<'a> {
     },
     /// The definition as a staircase: the inputs at which its result changes, found by
     /// bisection. A deterministic encoding is monotone, so between two equal results
-    /// every result is equal.
+    /// every result is equal. Or a device's, as it was recorded.
     Staircase(Staircase),
+    /// Nothing says what is right: results are digested, not compared.
+    Nothing,
 }
 
 /// Why an oracle has no answer.
@@ -29,6 +33,7 @@ pub enum OracleError {
 }
 
 /// The results of a cast over the codes of its source in the order of their patterns.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staircase {
     to: Format,
     /// First input of each step and the result from there on, ascending from 0.
@@ -36,14 +41,20 @@ pub struct Staircase {
 }
 
 impl Oracle<'_> {
-    /// The right results for inputs `x`, whose indices are `inputs`.
-    pub(super) fn results(&self, op: &Op, inputs: &Range<u64>, x: &Tensor) -> Result<Tensor, OracleError> {
+    /// The right results for inputs `x`, whose indices are `inputs`, if anything says so.
+    pub(super) fn results(
+        &self,
+        op: &Op,
+        inputs: &Range<u64>,
+        x: &Tensor,
+    ) -> Result<Option<Tensor>, OracleError> {
         match self {
             Self::Backend { backend, variant } => {
                 let mut results = backend.run(op, variant, std::slice::from_ref(x))?;
-                Ok(results.swap_remove(0))
+                Ok(Some(results.swap_remove(0)))
             }
-            Self::Staircase(staircase) => Ok(staircase.results(inputs)?),
+            Self::Staircase(staircase) => Ok(Some(staircase.results(inputs)?)),
+            Self::Nothing => Ok(None),
         }
     }
 }
@@ -60,7 +71,40 @@ impl Staircase {
             steps.push((first, result(first)));
             bisect(&result, (first, result(first)), (last, result(last)), &mut steps);
         }
+        Self::of(to, steps)
+    }
+
+    /// A staircase of these steps: the first index of each, ascending from 0, with its code.
+    /// One with the code of the step before it is no step, and left out.
+    ///
+    /// # Panics
+    /// If the steps are not in order, or do not begin at 0.
+    #[must_use]
+    pub fn of(to: Format, mut steps: Vec<(u64, u64)>) -> Self {
+        assert_eq!(steps.first().map(|step| step.0), Some(0), "steps begin at input 0");
+        assert!(steps.is_sorted_by(|before, after| before.0 < after.0), "steps ascend");
+        steps.dedup_by_key(|&mut (_, code)| code);
         Self { to, steps }
+    }
+
+    /// The result of the input at an index.
+    #[must_use]
+    pub fn result(&self, index: u64) -> u64 {
+        // The steps begin at 0, so one of them is not above any index.
+        self.steps[self.steps.partition_point(|&(start, _)| start <= index) - 1].1
+    }
+
+    /// The digest of all results of these inputs, which a sweep of an implementation with
+    /// just these results finds.
+    #[must_use]
+    pub fn digest(&self, inputs: Range<u64>) -> u64 {
+        let chunks = (inputs.end - inputs.start).div_ceil(CHUNK);
+        let of_chunk = |chunk| {
+            let start = inputs.start + chunk * CHUNK;
+            digest::of(&self.bytes(&(start..inputs.end.min(start + CHUNK))))
+        };
+        let digests: Vec<u64> = (0..chunks).into_par_iter().map(of_chunk).collect();
+        digests.into_iter().fold(Findings::default().digest, digest::followed_by)
     }
 
     /// First input of each step, and its result.
@@ -70,6 +114,11 @@ impl Staircase {
     }
 
     fn results(&self, inputs: &Range<u64>) -> Result<Tensor, BackendError> {
+        let ty = TensorType::new(self.to, [(inputs.end - inputs.start) as usize]);
+        Ok(Tensor::from_bytes(ty, self.bytes(inputs))?)
+    }
+
+    fn bytes(&self, inputs: &Range<u64>) -> Vec<u8> {
         let width = self.to.storage_bits as usize / 8;
         let mut bytes = vec![0; (inputs.end - inputs.start) as usize * width];
         let first = self.steps.partition_point(|&(start, _)| start <= inputs.start) - 1;
@@ -88,7 +137,7 @@ impl Staircase {
                 _ => fill(step, code.to_le_bytes()),
             }
         }
-        Ok(Tensor::from_bytes(TensorType::new(self.to, [bytes.len() / width]), bytes)?)
+        bytes
     }
 }
 

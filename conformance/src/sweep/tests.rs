@@ -66,6 +66,31 @@ fn a_digest_tells_results_apart_and_does_not_depend_on_threads() {
 }
 
 #[test]
+fn a_staircase_has_the_digest_and_the_results_of_what_it_stands_for() {
+    for (cast, inputs) in [
+        (Cast::new(F32, E4M3FN), 0x3f80_0000..0x3f85_0003),
+        (Cast::new(F16, E5M2), 0..0x1_0000),
+        (Cast::new(E4M3FN, F16), 0..0x100),
+    ] {
+        let staircase = Staircase::new(&cast);
+        assert_eq!(staircase.digest(inputs.clone()), sweep(cast, &Cpu, inputs.clone()).digest, "{cast:?}");
+        for index in inputs.step_by(101) {
+            let right = cast.to.encode(cast.from.decode(cast.from.code_at(index)), &cast.policy(), 0);
+            assert_eq!(staircase.result(index), right, "{cast:?} of {index:#x}");
+        }
+    }
+}
+
+#[test]
+fn results_that_nothing_judges_are_digested() {
+    let (cast, inputs) = (Cast::new(F32, E4M3FN), 0x3f80_0000..0x3f85_0003);
+    let judged = sweep(cast, &Cpu, inputs.clone());
+    let (oracle, nan) = (&Oracle::Nothing, NanJudge::Bits);
+    let digested = Sweep { cast, backend: &Cpu, variant: "definition", oracle, nan, inputs };
+    assert_eq!(digested.run(&|_| ()).unwrap(), judged);
+}
+
+#[test]
 fn a_foreign_nan_need_only_be_nan() {
     let nans = 0x7f80_0001..0x7f81_0001;
     let cast = Cast { nan: NanPolicy::SignKept, ..Cast::new(F32, E5M2) };

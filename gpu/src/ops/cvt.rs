@@ -3,6 +3,7 @@
 use crate::device::ComputeCapability;
 use crate::module::{SM_80, SM_89, SM_90};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format, Policy, Rounding, TF32};
+use plumbline_reference::ops::Cast;
 
 /// A conversion instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,4 +64,28 @@ pub(super) fn instruction(
 ) -> Option<Instruction> {
     let found = table().into_iter().find(|(f, t, p, _)| (*f, *t, *p) == (from, to, policy));
     found.map(|(.., instruction)| instruction).filter(|instruction| instruction.since <= arch)
+}
+
+/// The instructions of an architecture, each with the conversion that it does.
+pub(crate) fn instructions(arch: ComputeCapability) -> Vec<(Cast, &'static str)> {
+    let rows = table().into_iter().filter(|(.., instruction)| instruction.since <= arch);
+    rows.map(|(from, to, policy, it)| (Cast::new(from, to).with_policy(policy), it.ptx)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CVT, OnDevice};
+    use super::*;
+
+    #[test]
+    fn every_instruction_is_reached_by_the_cast_that_it_does() {
+        for arch in crate::module::ARCHITECTURES {
+            for (cast, ptx) in instructions(arch) {
+                assert!(cast.variants(arch).contains(&CVT), "{cast:?}");
+                let found = instruction(cast.from, cast.to, cast.policy(), arch);
+                assert_eq!(found.map(|found| found.ptx), Some(ptx));
+            }
+        }
+        assert!(instructions(SM_80).len() < instructions(SM_90).len());
+    }
 }

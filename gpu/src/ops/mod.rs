@@ -9,6 +9,8 @@ mod device_scaled_cast;
 mod scaled_cast;
 mod scaled_decode;
 
+pub(crate) use cvt::instructions;
+
 use crate::device::ComputeCapability;
 use crate::module::Unit;
 use crate::plan::{Step, View};
@@ -81,7 +83,7 @@ operations! {
 /// The variant that computes with integers and runs on any architecture.
 const BITS: &str = "bits";
 /// The variant of the conversion instruction.
-const CVT: &str = "cvt";
+pub(crate) const CVT: &str = "cvt";
 
 /// Address of the random bits: the last input of stochastic rounding, else null.
 fn random(rounding: plumbline_reference::format::Rounding, inputs: &[View]) -> u64 {
