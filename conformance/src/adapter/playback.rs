@@ -45,7 +45,10 @@ pub enum PlaybackError {
 
 /// The recordings of an H200 that come with the project, beside the older one by magnitudes:
 /// names of files in `fixtures/hardware` and what they say.
-const EMBEDDED: &[(&str, &str)] = &[];
+const EMBEDDED: &[(&str, &str)] = &[(
+    "nvidia_h200_sm_90_cast.json",
+    include_str!("../../../fixtures/hardware/nvidia_h200_sm_90_cast.json"),
+)];
 
 impl From<Conversion> for Recorded {
     fn from(conversion: Conversion) -> Self {

@@ -10,7 +10,7 @@ use crate::sweep::{Oracle, Staircase, Sweep, Swept, policies};
 use anyhow::{Context, bail, ensure};
 use plumbline_gpu::module::Cache;
 use plumbline_gpu::{Cuda, device};
-use plumbline_reference::format::{Format, Policy};
+use plumbline_reference::format::{ALL, Format, Policy};
 use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{Backend, Cpu, DType};
 use std::fmt::Write as _;
@@ -25,12 +25,12 @@ pub struct SweepArgs {
     /// The operation
     #[arg(value_enum)]
     operation: Operation,
-    /// The format of the source, of at most 32 bits
-    #[arg(long, value_parser = parse_format, value_name = "FORMAT", default_value = "f32")]
-    from: Format,
-    /// The format of the result
-    #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
-    to: Format,
+    /// Formats of the source, of at most 32 bits: names with commas between them, or `all`
+    #[arg(long, value_parser = parse_formats, value_name = "FORMATS", default_value = "f32")]
+    from: Formats,
+    /// Formats of the result, likewise
+    #[arg(long, value_parser = parse_formats, value_name = "FORMATS")]
+    to: Formats,
     /// Sweep under every policy without random bits, or with `--against hardware` under every
     /// recorded one, not only the default one
     #[arg(long)]
@@ -42,7 +42,7 @@ pub struct SweepArgs {
     /// What is judged: the CPU reference, or the kernels on the first CUDA device
     #[arg(long, value_enum, default_value = "cpu")]
     backend: Judged,
-    /// Which of its ways is judged; default: the usual one
+    /// Which of its ways is judged, or `all`; default: the usual one
     #[arg(long)]
     variant: Option<String>,
     /// A recording to compare with, as `plumbline record` writes it, in place of those that
@@ -82,77 +82,146 @@ enum Against {
     Half,
 }
 
+/// Formats in the order in which they are swept.
+#[derive(Clone, Debug)]
+struct Formats {
+    formats: Vec<Format>,
+    /// Whether it is all of them: then those that cannot be swept are passed over.
+    all: bool,
+}
+
+fn parse_formats(text: &str) -> Result<Formats, String> {
+    if text == "all" {
+        return Ok(Formats { formats: ALL.to_vec(), all: true });
+    }
+    let formats = text.split(',').map(|name| parse_format(name.trim())).collect::<Result<_, _>>()?;
+    Ok(Formats { formats, all: false })
+}
+
 /// Sweeps; 1 where any result differs.
 pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
     let Operation::Cast = args.operation;
-    let all = Sweep::all_inputs(args.from)?;
-    let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all.clone()));
-    ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
     let given = args.recording.as_deref().map(Recording::read).transpose()?.map(Playback::of);
-    let usual = if given.is_some() { Against::Hardware } else { Against::usual(args.to) };
-    let against = args.against.unwrap_or(usual);
     ensure!(
-        given.is_none() || against == Against::Hardware,
+        given.is_none() || matches!(args.against, None | Some(Against::Hardware)),
         "--recording is what --against hardware compares with; leave one of them out"
     );
-    let recordings = given.as_ref().unwrap_or_else(|| Playback::h200());
-    let on_cpu = args.backend == Judged::Cpu;
-    let itself = on_cpu && against == Against::Definition && args.variant.as_deref() == Some("definition");
-    ensure!(!itself, "the definition is not judged by itself; choose another --variant or --against");
-    let cuda = if on_cpu {
-        None
-    } else {
-        Some(device::require().map(|device| Cuda::new(device::probe(), device, Cache::of_user()))?)
+    let cuda = match args.backend {
+        Judged::Cpu => None,
+        Judged::Cuda => {
+            Some(device::require().map(|device| Cuda::new(device::probe(), device, Cache::of_user()))?)
+        }
     };
-    let backend: &dyn Backend = cuda.as_ref().map_or(&Cpu, |cuda| cuda);
-    let cast = Cast::new(args.from, args.to);
-    let casts: Vec<Cast> = if args.policies {
-        let is_swept = |cast: &Cast| against != Against::Hardware || recordings.recorded(cast).is_some();
-        policies().map(|policy| cast.with_policy(policy)).filter(is_swept).collect()
-    } else {
-        vec![cast.with_policy(against.policy())]
+    let sweeper = Sweeper {
+        args,
+        recordings: given.as_ref().unwrap_or_else(|| Playback::h200()),
+        is_recording_given: given.is_some(),
+        cuda: cuda.as_ref(),
+        backend: cuda.as_ref().map_or(&Cpu, |cuda| cuda),
     };
-    ensure!(
-        !casts.is_empty(),
-        "no cast from {} to {} is recorded; choose another --against",
-        args.from,
-        args.to
-    );
-    let mut differs = false;
-    for cast in casts {
+    let (mut sweeps, mut different) = (0, 0);
+    for &from in &args.from.formats {
+        if args.from.all && Sweep::all_inputs(from).is_err() {
+            continue;
+        }
+        for &to in &args.to.formats {
+            for differs in sweeper.pair(from, to)? {
+                sweeps += 1;
+                different += u32::from(differs);
+            }
+        }
+    }
+    ensure!(sweeps > 0, "none of these casts is recorded; choose another --against");
+    if sweeps > 1 {
+        super::print(&format!("{sweeps} sweeps, {different} with differences"))?;
+    }
+    Ok(u8::from(different > 0))
+}
+
+/// What all sweeps of a run have in common.
+struct Sweeper<'a> {
+    args: &'a SweepArgs,
+    recordings: &'a Playback,
+    is_recording_given: bool,
+    cuda: Option<&'a Cuda>,
+    backend: &'a dyn Backend,
+}
+
+impl Sweeper<'_> {
+    /// Sweeps the casts between two formats; for each, whether any result differs.
+    fn pair(&self, from: Format, to: Format) -> anyhow::Result<Vec<bool>> {
+        let args = self.args;
+        let usual = if self.is_recording_given { Against::Hardware } else { Against::usual(to) };
+        let against = args.against.unwrap_or(usual);
+        let is_recorded = |cast: &Cast| self.recordings.recorded(cast).is_some();
+        let cast = Cast::new(from, to);
+        let casts: Vec<Cast> = if args.policies {
+            let is_swept = |cast: &Cast| against != Against::Hardware || is_recorded(cast);
+            policies().map(|policy| cast.with_policy(policy)).filter(is_swept).collect()
+        } else {
+            vec![cast.with_policy(against.policy())]
+        };
+        let mut differs = Vec::new();
+        for cast in casts {
+            if against == Against::Hardware && (args.from.all || args.to.all) && !is_recorded(&cast) {
+                continue;
+            }
+            for variant in self.variants(&cast, against)? {
+                differs.push(self.sweep(cast, against, &variant)?);
+            }
+        }
+        Ok(differs)
+    }
+
+    fn variants(&self, cast: &Cast, against: Against) -> anyhow::Result<Vec<String>> {
+        let mut variants = self.backend.variants(&Op::from(*cast));
+        // The definition is not judged by itself.
+        let itself =
+            |variant: &str| self.cuda.is_none() && against == Against::Definition && variant == "definition";
+        match self.args.variant.as_deref() {
+            None => variants.truncate(1),
+            Some("all") => variants.retain(|variant| !itself(variant)),
+            Some(variant) => {
+                ensure!(
+                    !itself(variant),
+                    "the definition is not judged by itself; choose another --variant or --against"
+                );
+                variants = vec![variant.to_owned()];
+            }
+        }
+        Ok(variants)
+    }
+
+    /// Whether any result differs.
+    fn sweep(&self, cast: Cast, against: Against, variant: &str) -> anyhow::Result<bool> {
         let op = Op::from(cast);
-        let oracle = against.oracle(&cast, recordings)?;
+        let all = Sweep::all_inputs(cast.from)?;
+        let inputs = self.args.partition.map_or(all.clone(), |partition| partition.of(all.clone()));
+        ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
+        let oracle = against.oracle(&cast, self.recordings)?;
         // A digest is that of all results.
-        let recorded = recordings.recorded(&cast).filter(|_| against == Against::Hardware);
+        let recorded = self.recordings.recorded(&cast).filter(|_| against == Against::Hardware);
         let digest = recorded.and_then(|recorded| recorded.digest).filter(|_| inputs == all);
         ensure!(
             digest.is_some() || !matches!(oracle, Oracle::Nothing),
             "only the digest of all results of {} is recorded; leave out --partition",
             brief(&op)
         );
-        let variant = args.variant.clone().unwrap_or_else(|| backend.variants(&op).remove(0));
-        let sweep = Sweep {
-            cast,
-            backend,
-            variant: &variant,
-            oracle: &oracle,
-            nan: against.nan(),
-            inputs: inputs.clone(),
-        };
         let progress = Progress::new(inputs.end - inputs.start);
         let start = Instant::now();
-        let swept = match (&cuda, &oracle) {
+        let sweep =
+            Sweep { cast, backend: self.backend, variant, oracle: &oracle, nan: against.nan(), inputs };
+        let swept = match (self.cuda, &oracle) {
             (Some(cuda), Oracle::Staircase(_) | Oracle::Nothing) => sweep.run_on_device(cuda),
             _ => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
         };
         let swept = swept.with_context(|| brief(&op))?;
         progress.clear();
-        let judged = format!("{}/{variant}", backend.name());
+        let judged = format!("{}/{variant}", self.backend.name());
         let comparison = Comparison { against, is_digest_only: matches!(oracle, Oracle::Nothing), digest };
         super::print(&report(&judged, &comparison, &cast, &swept, start.elapsed()))?;
-        differs |= swept.mismatched() > 0 || comparison.digest_differs(&swept);
+        Ok(swept.mismatched() > 0 || comparison.digest_differs(&swept))
     }
-    Ok(u8::from(differs))
 }
 
 impl Against {
