@@ -2,8 +2,9 @@
 
 use crate::adapter::DemoFault;
 use crate::case::Profile;
+use crate::memory::Contract;
 use crate::registry::Trial;
-use crate::setup::Selection;
+use crate::setup::{BackendChoice, Selection};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub(crate) struct Replay {
     seed: u64,
     device: Option<u32>,
     demo_fault: Option<DemoFault>,
+    backend: BackendChoice,
+    runs: u32,
 }
 
 /// What a replay needs beyond the options of the run.
@@ -50,6 +53,8 @@ impl Replay {
             seed: selection.seed,
             device: selection.device,
             demo_fault: selection.demo_fault,
+            backend: selection.backend,
+            runs: selection.runs,
         }
     }
 
@@ -59,6 +64,12 @@ impl Replay {
             None => (),
             Some(DemoFault::Cast465ToNan) => command += " --demo-fault",
             Some(fault) => command += &format!(" --demo-fault={fault}"),
+        }
+        if self.demo_fault.is_some() && self.backend == BackendChoice::Cuda {
+            command += " --backend cuda";
+        }
+        if self.runs != Contract::default().runs {
+            command += &format!(" --runs {}", self.runs);
         }
         if let Some(cases) = &self.cases {
             command += &format!(" --cases={}", quote(&cases.display().to_string()));

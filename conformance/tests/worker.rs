@@ -235,7 +235,7 @@ fn workers_that_cannot_be_started_do_not_stop_the_run() {
     let folder = Folder::new(CASES);
     let selection = Selection { cases: Some(folder.cases()), ..Selection::default() };
     let registry = Registry::new(&selection).unwrap();
-    let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(60) };
+    let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(60), sanitize: None };
     for (program, how) in
         [("/no/such/program", "cannot be started as /no/such"), ("false", "ended with exit code 1")]
     {
@@ -261,7 +261,7 @@ fn a_crash_on_one_of_several_devices_names_it() {
     };
     let cases = load(&folder.cases()).unwrap();
     let registry = Registry::of(cases, vec![subject], Vec::new(), &selection).unwrap();
-    let isolation = Isolation { isolate: Isolate::Auto, timeout: Duration::from_secs(60) };
+    let isolation = Isolation { isolate: Isolate::Auto, timeout: Duration::from_secs(60), sanitize: None };
     let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation).unwrap();
     for trial in &registry.trials {
         let verdict = pool.run(trial);
@@ -388,7 +388,8 @@ mod linux {
         let folder = Folder::new(CASES);
         let selection = Selection { cases: Some(folder.cases()), ..Selection::default() };
         let registry = Registry::new(&selection).unwrap();
-        let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(60) };
+        let isolation =
+            Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(60), sanitize: None };
         let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation).unwrap();
         assert_eq!(pool.run(&registry.trials[0]).outcome, Outcome::Pass);
         let own = |pid: &u32| {

@@ -7,7 +7,7 @@
 template <int N>
 __device__ __forceinline__ void cast(const Code<FROM> *x, Code<TO> *y, u64 count)
 {
-    elementwise<N, 4>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) { cvt<FROM, TO>(in, out); });
+    elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) { cvt<FROM, TO>(in, out); });
 }
 
 extern "C" __global__ void wide(const Code<FROM> *x, Code<TO> *y, u64 count)
@@ -24,7 +24,7 @@ extern "C" __global__ void single(const Code<FROM> *x, Code<TO> *y, u64 count) {
 template <int N, bool DEFAULT>
 __device__ __forceinline__ void cast(const Code<FROM> *x, Code<TO> *y, u64 count, const u32 *random, Policy policy)
 {
-    elementwise<N, 4>(x, y, count, [=](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64 index) {
+    elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [=](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64 index) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
             const u32 bits = !DEFAULT && random && index + i < count ? random[index + i] : 0;

@@ -9,14 +9,30 @@
 template <int N>
 __device__ __forceinline__ void decode_all(const Code<FROM> *x, Code<TO> *y, u64 count)
 {
-    elementwise<N, 4>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
 #ifdef CVT
+    elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
         cvt<FROM, TO>(in, out);
-#else
-#pragma unroll
-        for (int i = 0; i < N; i++) out[i] = convert_ieee<FROM, TO>(in[i]);
-#endif
     });
+#else
+    if constexpr (FROM.storage_bits == 8) {
+        // A block computes each code once and looks it up from then on.
+        __shared__ Code<TO> table[256];
+        for (int code = threadIdx.x; code < 256; code += blockDim.x) {
+            table[code] = convert_ieee<FROM, TO>(Code<FROM>(code));
+        }
+        __syncthreads();
+        const Code<TO> *values = table;
+        elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [=](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
+#pragma unroll
+            for (int i = 0; i < N; i++) out[i] = values[in[i]];
+        });
+    } else {
+        elementwise<N, UNROLL<Code<FROM>, Code<TO>>>(x, y, count, [](const Code<FROM>(&in)[N], Code<TO>(&out)[N], u64) {
+#pragma unroll
+            for (int i = 0; i < N; i++) out[i] = convert_ieee<FROM, TO>(in[i]);
+        });
+    }
+#endif
 }
 
 extern "C" __global__ void wide(const Code<FROM> *x, Code<TO> *y, u64 count)

@@ -3,13 +3,20 @@
 // inputs at which the result changes.
 #include "format.cuh"
 
-// x[i] is the code at index `start + i`, in the order of the codes' patterns.
+// x[i] is the code at index `start + i`, in the order of the codes' patterns. `x` is aligned
+// for vectors, and `count` a multiple of their length.
 extern "C" __global__ void generate(Code<FROM> *x, u64 start, u64 count)
 {
-    const u64 threads = u64(gridDim.x) * blockDim.x;
-    for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
-        x[i] = Code<FROM>((start + i) << FROM.low_padding);
-    }
+    constexpr int N = 16 / int(sizeof(Code<FROM>));
+    struct alignas(16) Vector {
+        Code<FROM> at[N];
+    };
+    const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i * N >= count) return;
+    Vector codes;
+#pragma unroll
+    for (int j = 0; j < N; j++) codes.at[j] = Code<FROM>((start + i * N + j) << FROM.low_padding);
+    reinterpret_cast<Vector *>(x)[i] = codes;
 }
 
 // First input of a step, as an index, and the right result from there to the next step.

@@ -35,6 +35,8 @@ struct Session {
     context: Arc<CudaContext>,
     streams: [Arc<CudaStream>; STREAMS],
     functions: Mutex<HashMap<(String, &'static str), Function>>,
+    /// The kernel that was queued last: errors show up later than where they arise.
+    queued: Mutex<String>,
 }
 
 /// A loaded kernel.
@@ -181,7 +183,7 @@ impl Session {
         unsafe { context.disable_event_tracking() };
         let stream = || context.new_stream().named("cuStreamCreate");
         let streams = [stream()?, stream()?];
-        Ok(Self { context, streams, functions: Mutex::default() })
+        Ok(Self { context, streams, functions: Mutex::default(), queued: Mutex::default() })
     }
 
     fn bind(&self) -> Result<(), CudaError> {
@@ -205,7 +207,10 @@ impl Session {
         let _ = self.synchronize();
         match self.synchronize() {
             Ok(()) => error.failed(),
-            Err(_) => error.lost(),
+            Err(_) => {
+                let queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+                error.after(&queued).lost()
+            }
         }
     }
 
@@ -248,6 +253,7 @@ impl Session {
         }
         match u32::try_from(call.blocks) {
             Ok(blocks) if blocks <= i32::MAX as u32 => {
+                *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = entry();
                 Ok(Ready::Kernel { function: function.function, call, blocks })
             }
             _ => Err(CudaError::Grid { entry: entry(), blocks: call.blocks }),

@@ -74,6 +74,16 @@ impl CudaError {
         BackendError::Lost { call, why }
     }
 
+    /// The same of a call that follows a kernel, whose error it may be.
+    pub(crate) fn after(self, kernel: &str) -> Self {
+        match self {
+            Self::Call { call, name, code } if !kernel.is_empty() => {
+                Self::Call { call: format!("{call} after {kernel}"), name, code }
+            }
+            other => other,
+        }
+    }
+
     fn call_and_why(self) -> (String, String) {
         match self {
             Self::Call { call, name, code } => (call, format!("{name} ({code})")),

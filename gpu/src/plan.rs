@@ -120,22 +120,25 @@ impl View {
 const THREADS: u32 = 256;
 
 /// A kernel with one result per element: the first entry where both tensors are aligned for
-/// vectors of 16 bytes of the wider type, else the second, which takes single elements. Its
-/// first arguments are x, y and the count; `unroll` is its vectors per thread.
+/// its vectors, else the second, which takes single elements. Its first arguments are x, y and
+/// the count. The numbers are those of `elementwise.cuh`.
 pub(crate) struct Elementwise<'a> {
     pub(crate) unit: Unit,
     pub(crate) x: &'a View,
     pub(crate) y: &'a View,
     pub(crate) entries: [&'static str; 2],
-    pub(crate) unroll: u64,
+    /// Whether a thread has several vectors.
+    pub(crate) unrolled: bool,
 }
 
 impl Elementwise<'_> {
     pub(crate) fn step(self, rest: impl IntoIterator<Item = Argument>) -> Step {
-        let vector = 16 / self.x.width().max(self.y.width());
+        let widest = self.x.width().max(self.y.width());
+        let vector = if self.x.width() == self.y.width() { 16 / widest } else { (16 / widest).min(4) };
+        let vectors = if self.unrolled { (16 / vector).min(4) } else { 1 };
         let wide = self.x.is_aligned(vector) && self.y.is_aligned(vector);
         let (entry, vector) = if wide { (self.entries[0], vector) } else { (self.entries[1], 1) };
-        let per_block = vector * self.unroll * u64::from(THREADS);
+        let per_block = vector * vectors * u64::from(THREADS);
         let first = [self.x.address, self.y.address, self.x.count()].map(Argument::from);
         Step::Kernel(Call {
             unit: self.unit,

@@ -16,8 +16,10 @@ const SOURCE: Source = Source { name: "sweep", text: include_str!("../kernels/sw
 const THREADS: u32 = 256;
 /// Inputs that one thread of `check` takes.
 const RUN: u64 = 16;
-/// Inputs on the device at once: the digest's sums of so many chunks keep it busy.
-const BATCH: u64 = 1 << 28;
+/// Inputs on the device at once, at most: the digest's sums of so many chunks keep it busy.
+const BATCH: u64 = 1 << 30;
+/// Batches and their results take at most this part of the device's memory.
+const PART_OF_MEMORY: u64 = 4;
 /// Steps that can be listed: as many as results of 8 bits or sources of 16 bits have, and more.
 const LISTED: u64 = 1 << 17;
 
@@ -52,10 +54,15 @@ fn call(unit: &Unit, entry: &'static str, threads: u64, arguments: &[u64]) -> St
     })
 }
 
-/// Writes the codes at indices from `start` on.
+/// Writes the codes at indices from `start` on, a multiple of 16 bytes of them.
 pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
     // Any target serves: inputs do not depend on it.
-    call(&unit(format, format), "generate", count.div_ceil(4), &[address, start, count])
+    call(
+        &unit(format, format),
+        "generate",
+        count * u64::from(format.storage_bits / 8) / 16,
+        &[address, start, count],
+    )
 }
 
 /// Inputs of a cast on the device, and their results.
@@ -69,7 +76,17 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(cuda: &Cuda, cast: &'a Cast, variant: &'a str, inputs: u64) -> Result<Self, BackendError> {
+    /// As many of `inputs` as fit, a multiple of `chunk`.
+    fn new(
+        cuda: &Cuda,
+        cast: &'a Cast,
+        variant: &'a str,
+        inputs: u64,
+        chunk: u64,
+    ) -> Result<Self, BackendError> {
+        let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
+        let fits = cuda.info().memory_bytes / PART_OF_MEMORY / bytes / chunk * chunk;
+        let inputs = BATCH.min(inputs).min(fits.max(chunk));
         let (x, y) = (cuda.elements(cast.from, inputs)?, cuda.elements(cast.to, inputs)?);
         Ok(Self { cast, variant, inputs, x, y })
     }
@@ -99,7 +116,7 @@ impl Cuda {
     /// no steps nothing is compared.
     ///
     /// # Panics
-    /// If `chunk` is not a multiple of 32 that divides 2^28, or `steps` does not begin at 0.
+    /// If `chunk` is not a multiple of 32 that divides 2^30, or `steps` does not begin at 0.
     pub fn sweep(
         &self,
         cast: &Cast,
@@ -114,7 +131,7 @@ impl Cuda {
         if count == 0 {
             return Ok(SweepOnDevice::default());
         }
-        let batch = Batch::new(self, cast, variant, BATCH.min(count * chunk))?;
+        let batch = Batch::new(self, cast, variant, count * chunk, chunk)?;
         let table: Vec<u8> =
             steps.iter().flat_map(|&(start, code)| [start, code]).flat_map(u64::to_le_bytes).collect();
         let table_on_device = self.bytes(table.len() as u64)?;
@@ -164,16 +181,18 @@ impl Cuda {
     /// The first index of each step of a cast's results over all its inputs, ascending from 0,
     /// and the result there: what the device does, whatever is right.
     pub fn steps(&self, cast: &Cast, variant: &str) -> Result<Vec<(u64, u64)>, BackendError> {
-        let count = 1 << cast.from.code_bits();
-        let batch = Batch::new(self, cast, variant, BATCH.min(count))?;
+        let count = 1u64 << cast.from.code_bits();
+        // Inputs are made in vectors of 16 bytes.
+        let batch = Batch::new(self, cast, variant, count, 16)?;
         let list = self.bytes(16 * LISTED)?;
         let listed = self.bytes(8)?;
         let unit = unit(cast.from, cast.to);
         let mut plan = Vec::new();
         for start in (0..count).step_by(batch.inputs as usize) {
-            plan.extend(batch.results(start, batch.inputs)?);
-            let arguments = [batch.y.1, start, batch.inputs, list.1, LISTED, listed.1];
-            plan.push(call(&unit, "steps", batch.inputs, &arguments));
+            let inputs = batch.inputs.min(count - start);
+            plan.extend(batch.results(start, inputs)?);
+            let arguments = [batch.y.1, start, inputs, list.1, LISTED, listed.1];
+            plan.push(call(&unit, "steps", inputs, &arguments));
         }
         self.prepare(plan)?.queue()?;
         let words = |bytes: &[u8]| -> Vec<u64> {

@@ -1,4 +1,5 @@
-//! How fast each path is: `cargo run --release --example throughput`.
+//! How fast each path of the reference is, the definition too: `cargo run --release --example
+//! throughput`. `cargo xtask bench` compares the fastest with other crates.
 //!
 //! Billions of elements per second on two threads: the median of interleaved rounds, and
 //! in brackets the best, which a busy machine disturbs less. 2^15 elements are one task, so

@@ -1,16 +1,20 @@
 //! `cargo xtask`: the commands of a checkout, each a thin layer over cargo and
 //! the `plumbline` executable.
 
+mod build;
+mod dist;
+mod elf;
+mod licences;
+
 use std::{
     env,
     ffi::OsString,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
 };
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use serde_json::Value;
 
 /// The exit code of everything that kept the asked-for work from being done:
 /// the executable's own code for the same, and clap's for a wrong command line.
@@ -54,6 +58,18 @@ enum Xtask {
     #[command(disable_help_flag = true)]
     Plumbline(PassedOn),
 
+    /// Build and run the benchmark: conversions of the CPU reference beside those of other crates
+    ///
+    /// `cargo xtask bench --help` lists what ARGS may be.
+    #[command(disable_help_flag = true)]
+    Bench(PassedOn),
+
+    /// Write a folder that runs on Linux machines without Rust, CUDA or this checkout
+    ///
+    /// It holds the executable, the fixtures and the licences, for x86-64 with glibc 2.28 or
+    /// newer. Needs `pip install cargo-zigbuild ziglang`, or --native.
+    Dist(dist::Dist),
+
     /// Run the checks of continuous integration, installing nothing
     ///
     /// Tools that are not there are named, and their checks skipped.
@@ -81,6 +97,8 @@ fn main() -> ExitCode {
         Xtask::Plumbline(_) => {
             plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
         }
+        Xtask::Bench(_) => bench(&args),
+        Xtask::Dist(dist) => dist::dist(&dist),
         Xtask::Ci => run(Command::new("bash").args([".ci/run", "--no-install"]).current_dir(workspace())),
     };
     outcome.unwrap_or_else(|error| {
@@ -96,6 +114,15 @@ fn conform(args: &[OsString]) -> Result<ExitCode> {
         command.env("PLUMBLINE_OUT", default_out());
     }
     run(&mut command)
+}
+
+/// Other crates leave vector instructions to the compiler, so all is compiled for this
+/// processor; Plumbline's fast paths choose theirs when they run.
+fn bench(args: &[OsString]) -> Result<ExitCode> {
+    let flags = env::var("RUSTFLAGS").unwrap_or_default() + " -C target-cpu=native";
+    let mut build = Command::new(build::cargo());
+    build.args(["build", "--release", "--package", "plumbline-bench"]).env("RUSTFLAGS", flags.trim());
+    run(Command::new(build::executable(&mut build, &[], "plumbline-bench")?).args(args))
 }
 
 /// Whether `--out DIR` or `--out=DIR` is among the arguments.
@@ -116,33 +143,9 @@ fn default_out() -> PathBuf {
 /// The freshly built executable, to be run in the user's directory.
 /// `invoked_as` is what its replay lines begin with.
 fn plumbline(invoked_as: &str) -> Result<Command> {
-    let mut command = Command::new(build("plumbline-conformance", "plumbline")?);
+    let mut command = Command::new(build::release("plumbline-conformance", "plumbline")?);
     command.env("PLUMBLINE_INVOKED_AS", invoked_as);
     Ok(command)
-}
-
-/// Builds an executable in release and returns its path, which cargo knows
-/// whatever the target directory is.
-fn build(package: &str, bin: &str) -> Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--release", "--message-format=json-render-diagnostics"])
-        .args(["--package", package, "--bin", bin])
-        .arg("--manifest-path")
-        .arg(workspace().join("Cargo.toml"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    if !built.status.success() {
-        bail!("`{bin}` was not built, so nothing ran; cargo says why above");
-    }
-    String::from_utf8_lossy(&built.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == bin)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo built `{bin}` without saying where it is"))
 }
 
 /// Runs a command to its end and takes over its exit code.

@@ -1,5 +1,6 @@
 //! Which trials run in workers, and for how long they may.
 
+use super::sanitizer::Tool;
 use crate::setup::{Selection, Subject};
 use clap::ValueEnum;
 use std::time::Duration;
@@ -13,6 +14,10 @@ pub struct Isolation {
     /// Seconds after which a trial in a process of its own is given up
     #[arg(long, env = "PLUMBLINE_TIMEOUT", value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+    /// Run each CUDA trial under NVIDIA's compute-sanitizer, in a process of its own
+    #[arg(long, env = "PLUMBLINE_SANITIZE", value_enum, value_name = "TOOL", num_args = 0..=1,
+          require_equals = true, default_missing_value = "memcheck")]
+    pub sanitize: Option<Tool>,
 }
 
 /// Which trials run in workers.
@@ -34,6 +39,11 @@ pub enum IsolationError {
         "`--demo-fault={0}` ends or blocks the process in which it runs; leave out `--isolate never` (or PLUMBLINE_ISOLATE)"
     )]
     EndsProcess(crate::adapter::DemoFault),
+    /// The sanitizer was asked for.
+    #[error(
+        "no compute-sanitizer on the PATH or in /usr/local/cuda/bin; install the CUDA toolkit, or leave out `--sanitize`"
+    )]
+    NoSanitizer,
 }
 
 impl Isolation {
@@ -41,10 +51,17 @@ impl Isolation {
     #[must_use]
     pub fn holds(self, subject: &Subject) -> bool {
         match self.isolate {
+            _ if self.sanitizes(subject) => true,
             Isolate::Auto => subject.isolated,
             Isolate::Always => true,
             Isolate::Never => false,
         }
+    }
+
+    /// Whether a backend's trials run under the sanitizer.
+    #[must_use]
+    pub fn sanitizes(self, subject: &Subject) -> bool {
+        self.sanitize.is_some() && !subject.devices.is_empty()
     }
 
     pub(super) fn check(self, selection: &Selection) -> Result<(), IsolationError> {

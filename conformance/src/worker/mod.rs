@@ -40,10 +40,12 @@
 mod isolation;
 mod pool;
 mod process;
+mod sanitizer;
 mod serve;
 
 pub use isolation::{Isolate, Isolation, IsolationError};
 pub use pool::Pool;
+pub use sanitizer::Tool;
 pub use serve::{Answers, ServeError, serve};
 
 use crate::registry::Registry;

@@ -1,6 +1,7 @@
 //! The workers of a run.
 
 use super::process::{Failed, Failure, Process};
+use super::sanitizer::{self, Sanitizer};
 use super::{Answer, Isolation, IsolationError, Request};
 use crate::registry::{Registry, Trial};
 use crate::replay::{INVOKED_AS, Needs, invoked_as};
@@ -24,6 +25,7 @@ pub struct Pool {
     selection: Selection,
     isolation: Isolation,
     several_devices: bool,
+    sanitizer: Option<Sanitizer>,
     /// The trials that workers are told to prepare for.
     names: Vec<String>,
     idle: Mutex<Vec<Slot>>,
@@ -57,7 +59,9 @@ impl Pool {
             registry.subjects.iter().flat_map(|subject| &subject.devices).copied().collect();
         let isolated = registry.trials.iter().filter(|trial| isolation.holds(&trial.subject));
         let names = isolated.map(|trial| trial.name.clone()).collect();
+        let sanitizer = isolation.sanitize.map(Sanitizer::find).transpose()?;
         Ok(Self {
+            sanitizer,
             names,
             program: program.into(),
             selection: selection.clone(),
@@ -75,7 +79,12 @@ impl Pool {
             return trial.run();
         }
         let mut lease = self.lease(&trial.subject.devices);
-        let verdict = lease.slot.run(self, trial);
+        let verdict = match &self.sanitizer {
+            Some(sanitizer) if self.isolation.sanitizes(&trial.subject) => {
+                lease.slot.run_under(sanitizer, self, trial)
+            }
+            _ => lease.slot.run(self, trial),
+        };
         drop(lease);
         trial.settle(verdict)
     }
@@ -101,11 +110,14 @@ impl Pool {
     }
 
     fn start(&self, device: Option<u32>) -> Result<Process, Failed> {
-        let mut command = self.command(device);
+        self.start_as(self.command(device), &self.names)
+    }
+
+    fn start_as(&self, mut command: Command, names: &[String]) -> Result<Process, Failed> {
         let mut attempt = 1;
         loop {
             let started = Process::start(&mut command, STARTUP).and_then(|mut process| {
-                process.tell(&Request::Prepare(self.names.clone()))?;
+                process.tell(&Request::Prepare(names.to_vec()))?;
                 Ok(process)
             });
             match started {
@@ -141,6 +153,20 @@ impl Slot {
 
     const fn is_running(&self) -> bool {
         matches!(self.worker, Some(Ok(_)))
+    }
+
+    /// The verdict on a trial, before waivers, from a worker of its own under the sanitizer.
+    fn run_under(&mut self, sanitizer: &Sanitizer, pool: &Pool, trial: &Trial) -> Verdict {
+        let mut command = pool.command(self.device);
+        command.arg(sanitizer::exact());
+        let (command, report) = sanitizer.wrap(&command);
+        self.worker = Some(pool.start_as(command, std::slice::from_ref(&trial.name)));
+        let verdict = self.run(pool, trial);
+        let end = match self.worker.take() {
+            Some(Ok(process)) => process.finish(pool.isolation.timeout),
+            _ => None,
+        };
+        sanitizer.judge(verdict, end, &report)
     }
 
     /// The verdict on a trial, before waivers.
@@ -212,7 +238,8 @@ mod tests {
         let cases = load(&fixtures().unwrap().join("cases/cast.yaml")).unwrap();
         let selection = Selection::default();
         let registry = Registry::of(cases, vec![subject], Vec::new(), &selection).unwrap();
-        let isolation = Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(1) };
+        let isolation =
+            Isolation { isolate: Isolate::Always, timeout: Duration::from_secs(1), sanitize: None };
         Pool::new("plumbline", &registry, &selection, isolation).unwrap()
     }
 

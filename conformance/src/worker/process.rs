@@ -136,6 +136,12 @@ impl Process {
         Failed { failure, stderr: self.stderr.text() }
     }
 
+    /// Tells the worker to end, and how it did.
+    pub(super) fn finish(mut self, within: Duration) -> Option<ExitStatus> {
+        self.requests = None;
+        wait(&mut self.child, within)
+    }
+
     /// How a process ended whose standard output is closed.
     fn end(&mut self) -> String {
         match wait(&mut self.child, END) {

@@ -40,11 +40,11 @@ impl OnDevice for Cast {
         let unit = self.unit(variant);
         // The instruction has its policy in it, and the other kernels the default one.
         if variant == CVT || policy == Policy::default() {
-            return vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])];
+            return vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])];
         }
         let random = random(self.rounding, inputs);
         let entries = ["wide_any", "single_any"];
-        vec![Elementwise { unit, x, y, entries, unroll: 4 }.step([random.into(), policy.into()])]
+        vec![Elementwise { unit, x, y, entries, unrolled: true }.step([random.into(), policy.into()])]
     }
 
     fn units() -> Vec<Unit> {

@@ -38,7 +38,7 @@ impl OnDevice for Decode {
             return Vec::new();
         }
         let unit = self.unit(variant);
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 4 }.step([])]
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])]
     }
 
     fn units() -> Vec<Unit> {

@@ -42,7 +42,7 @@ impl OnDevice for DeviceScaledCast {
         ];
         let arguments = arguments.into_iter().chain([self.policy().into()]);
         let unit = self.unit(variant);
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: false }.step(arguments)]
     }
 
     fn units() -> Vec<Unit> {

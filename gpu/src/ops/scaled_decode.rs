@@ -30,7 +30,7 @@ impl OnDevice for ScaledDecode {
         let [extent, count] = scales(x, s);
         let arguments = [s.address, extent, count].map(Into::into);
         let unit = self.unit(variant);
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unroll: 1 }.step(arguments)]
+        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: false }.step(arguments)]
     }
 
     fn units() -> Vec<Unit> {

@@ -7,23 +7,23 @@ use std::arch::x86_64::*;
 
 const N: usize = 8;
 
-/// Proof that the processor has AVX2.
+/// Proof that the processor has AVX2 and F16C, which no processor has without the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")).then_some(Self(()))
     }
 }
 
 /// Runs a kernel compiled for AVX2.
 pub(super) fn run<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,f16c")]
     fn compiled<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
         kernel.run(lanes)
     }
-    // SAFETY: an `Avx2` exists only where `detect` found the feature.
+    // SAFETY: an `Avx2` exists only where `detect` found these features.
     unsafe { compiled(lanes, kernel) }
 }
 
@@ -32,10 +32,20 @@ macro_rules! op {
     ($name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $body:expr) => {
         #[inline(always)]
         fn $name(self, $($argument: $Type),*) -> $Result {
-            // SAFETY: `self` exists only where the processor has AVX2.
+            // SAFETY: `self` exists only where the processor has AVX2 and F16C.
             unsafe { $body }
         }
     };
+}
+
+/// Writes a register, perhaps past the caches.
+///
+/// # Safety
+/// The processor must have AVX2; `memory` must be valid for it, and aligned if `past`.
+#[inline(always)]
+unsafe fn put(memory: *mut __m256i, v: __m256i, past: bool) {
+    // SAFETY: the caller vouches for it.
+    unsafe { if past { _mm256_stream_si256(memory, v) } else { _mm256_storeu_si256(memory, v) } }
 }
 
 impl Lanes for Avx2 {
@@ -43,6 +53,7 @@ impl Lanes for Avx2 {
     /// All ones in a lane for true.
     type M = __m256i;
     const N: usize = N;
+    const HAS_TO_F16: bool = true;
 
     #[inline(always)]
     fn load<const W: usize>(self, memory: &[u8]) -> __m256i {
@@ -59,10 +70,11 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn store<const W: usize>(self, v: [__m256i; 4], memory: &mut Out) {
-        let memory = memory[..4 * N * W].as_mut_ptr();
+    fn store<const W: usize>(self, v: [__m256i; 4], memory: &mut Out, past: bool) {
+        let memory = memory[..4 * N * W].as_mut_ptr().cast::<__m256i>();
+        let past = past && memory.is_aligned();
         // SAFETY: `self` proves the feature; the slice holds the 32 * W bytes that are written,
-        // by instructions that need no alignment.
+        // and is aligned where that is needed.
         unsafe {
             match W {
                 1 => {
@@ -71,18 +83,18 @@ impl Lanes for Avx2 {
                     let pairs = (_mm256_packus_epi32(v[0], v[1]), _mm256_packus_epi32(v[2], v[3]));
                     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
                     let bytes = _mm256_packus_epi16(pairs.0, pairs.1);
-                    _mm256_storeu_si256(memory.cast(), _mm256_permutevar8x32_epi32(bytes, order));
+                    put(memory, _mm256_permutevar8x32_epi32(bytes, order), past);
                 }
                 2 => {
                     for half in 0..2 {
                         let words = _mm256_packus_epi32(v[2 * half], v[2 * half + 1]);
                         let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
-                        _mm256_storeu_si256(memory.add(32 * half).cast(), words);
+                        put(memory.add(half), words, past);
                     }
                 }
                 _ => {
                     for (i, v) in v.into_iter().enumerate() {
-                        _mm256_storeu_si256(memory.add(32 * i).cast(), v);
+                        put(memory.add(i), v, past);
                     }
                 }
             }
@@ -90,21 +102,9 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn stream(self, from: &[u8], to: &mut Out) {
-        assert_eq!(from.len(), to.len());
-        let (head, rest) = to.split_at_mut(to.as_ptr().align_offset(64).min(to.len()));
-        let (lines, tail) = rest.split_at_mut(rest.len() / 64 * 64);
-        let (from_head, from_rest) = from.split_at(head.len());
-        let (from_lines, from_tail) = from_rest.split_at(lines.len());
-        head.write_copy_of_slice(from_head);
-        tail.write_copy_of_slice(from_tail);
-        for (half, from) in lines.chunks_exact_mut(32).zip(from_lines.chunks_exact(32)) {
-            // SAFETY: `self` proves the feature; both chunks hold 32 bytes and `half`, after
-            // `head`, begins at a multiple of 32.
-            unsafe {
-                _mm256_stream_si256(half.as_mut_ptr().cast(), _mm256_loadu_si256(from.as_ptr().cast()));
-            }
-        }
+    fn prefetch(self, memory: *const u8) {
+        // SAFETY: a hint reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(memory.cast()) }
     }
 
     op!(fence() -> () = _mm_sfence());
@@ -124,6 +124,8 @@ impl Lanes for Avx2 {
     op!(eq(a: __m256i, b: __m256i) -> __m256i = _mm256_cmpeq_epi32(a, b));
     op!(top_bit(a: __m256i) -> __m256i = _mm256_srai_epi32::<31>(a));
     op!(select(a: __m256i, yes: __m256i, no: __m256i) -> __m256i = _mm256_blendv_epi8(no, yes, a));
+    op!(to_f16(a: __m256i) -> __m256i =
+        _mm256_cvtepu16_epi32(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_castsi256_ps(a))));
     op!(fadd(a: __m256i, b: __m256i) -> __m256i =
         _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
     op!(fsub(a: __m256i, b: __m256i) -> __m256i =

@@ -42,10 +42,21 @@ macro_rules! op {
     };
 }
 
+/// Writes a register, perhaps past the caches.
+///
+/// # Safety
+/// The processor must have AVX-512 F; `memory` must be valid for it, and aligned if `past`.
+#[inline(always)]
+unsafe fn put(memory: *mut __m512i, v: __m512i, past: bool) {
+    // SAFETY: the caller vouches for it.
+    unsafe { if past { _mm512_stream_si512(memory, v) } else { _mm512_storeu_si512(memory, v) } }
+}
+
 impl Lanes for Avx512 {
     type V = __m512i;
     type M = __mmask16;
     const N: usize = N;
+    const HAS_TO_F16: bool = true;
 
     #[inline(always)]
     fn load<const W: usize>(self, memory: &[u8]) -> __m512i {
@@ -62,10 +73,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn store<const W: usize>(self, v: [__m512i; 4], memory: &mut Out) {
-        let memory = memory[..4 * N * W].as_mut_ptr();
+    fn store<const W: usize>(self, v: [__m512i; 4], memory: &mut Out, past: bool) {
+        let memory = memory[..4 * N * W].as_mut_ptr().cast::<__m512i>();
+        let past = past && memory.is_aligned();
         // SAFETY: `self` proves the features; the slice holds the 64 * W bytes that are written,
-        // by instructions that need no alignment.
+        // and is aligned where that is needed.
         unsafe {
             match W {
                 1 => {
@@ -74,19 +86,19 @@ impl Lanes for Avx512 {
                     let pairs = (_mm512_packus_epi32(v[0], v[1]), _mm512_packus_epi32(v[2], v[3]));
                     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
                     let bytes = _mm512_packus_epi16(pairs.0, pairs.1);
-                    _mm512_storeu_si512(memory.cast(), _mm512_permutexvar_epi32(order, bytes));
+                    put(memory, _mm512_permutexvar_epi32(order, bytes), past);
                 }
                 2 => {
                     let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
                     for half in 0..2 {
                         let words = _mm512_packus_epi32(v[2 * half], v[2 * half + 1]);
                         let words = _mm512_permutexvar_epi64(order, words);
-                        _mm512_storeu_si512(memory.add(64 * half).cast(), words);
+                        put(memory.add(half), words, past);
                     }
                 }
                 _ => {
                     for (i, v) in v.into_iter().enumerate() {
-                        _mm512_storeu_si512(memory.add(64 * i).cast(), v);
+                        put(memory.add(i), v, past);
                     }
                 }
             }
@@ -94,21 +106,9 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn stream(self, from: &[u8], to: &mut Out) {
-        assert_eq!(from.len(), to.len());
-        let (head, rest) = to.split_at_mut(to.as_ptr().align_offset(64).min(to.len()));
-        let (lines, tail) = rest.split_at_mut(rest.len() / 64 * 64);
-        let (from_head, from_rest) = from.split_at(head.len());
-        let (from_lines, from_tail) = from_rest.split_at(lines.len());
-        head.write_copy_of_slice(from_head);
-        tail.write_copy_of_slice(from_tail);
-        for (line, from) in lines.chunks_exact_mut(64).zip(from_lines.chunks_exact(64)) {
-            // SAFETY: `self` proves the features; both chunks hold 64 bytes and `line`, after
-            // `head`, begins at a multiple of 64.
-            unsafe {
-                _mm512_stream_si512(line.as_mut_ptr().cast(), _mm512_loadu_si512(from.as_ptr().cast()));
-            }
-        }
+    fn prefetch(self, memory: *const u8) {
+        // SAFETY: a hint reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(memory.cast()) }
     }
 
     op!(fence() -> () = _mm_sfence());
@@ -128,6 +128,8 @@ impl Lanes for Avx512 {
     op!(eq(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmpeq_epi32_mask(a, b));
     op!(top_bit(a: __m512i) -> __mmask16 = _mm512_movepi32_mask(a));
     op!(select(a: __mmask16, yes: __m512i, no: __m512i) -> __m512i = _mm512_mask_blend_epi32(a, no, yes));
+    op!(to_f16(a: __m512i) -> __m512i =
+        _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_castsi512_ps(a))));
     op!(fadd(a: __m512i, b: __m512i) -> __m512i =
         _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
     op!(fsub(a: __m512i, b: __m512i) -> __m512i =

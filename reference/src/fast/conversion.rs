@@ -2,11 +2,11 @@
 #![allow(unsafe_code)] // Results are not zeroed before they are written.
 
 use super::lanes::{Lanes, Out};
-use super::output::{STREAM_FROM, Stream, as_out, fence, written};
-use super::source::Source;
+use super::output::{PAST_FROM, as_out, fence, written};
+use super::source::{E4m3ToF16, Source};
 use super::target::{Encoder, Map, Step};
 use super::{Kernel, Simd};
-use crate::format::{F32, F64, Format, Policy, Rounding};
+use crate::format::{E4M3FN, F16, F32, F64, Format, Policy, Rounding};
 use rayon::prelude::*;
 
 /// A conversion that has a fast path.
@@ -26,6 +26,8 @@ enum Target {
     Encoded(Encoder),
     /// f32 with canonical NaN, straight from the source.
     Widened,
+    /// f16 with canonical NaN, straight from E4M3FN.
+    Halves,
     /// f64 with canonical NaN.
     Doubles,
 }
@@ -61,6 +63,7 @@ impl Conversion {
         let target = match to {
             F32 if from != F64 => Target::Widened,
             F64 if from != F64 => Target::Doubles,
+            F16 if from == E4M3FN => Target::Halves,
             _ => return Self::cast(from, to, &Policy::IEEE),
         };
         Some(Self { source: Source::new(from), from: bytes(from), target, to: bytes(to), stochastic: false })
@@ -83,7 +86,7 @@ impl Conversion {
     /// # Panics
     /// If the lengths do not match.
     pub fn convert(&self, simd: Simd, x: &[u8], random: &[u8], y: &mut [u8]) {
-        let job = Job { conversion: self, simd, x, scale: None, random, stream: false };
+        let job = Job { conversion: self, simd, x, scale: None, random, past: false };
         job.check(y.len());
         job.chunk(0, as_out(y));
     }
@@ -93,7 +96,7 @@ impl Conversion {
     /// # Panics
     /// If the lengths do not match.
     pub fn convert_parallel(&self, simd: Simd, x: &[u8], random: &[u8], y: &mut [u8]) {
-        let job = Job { conversion: self, simd, x, scale: None, random, stream: y.len() >= STREAM_FROM };
+        let job = Job { conversion: self, simd, x, scale: None, random, past: y.len() >= PAST_FROM };
         job.check(y.len());
         job.parallel(as_out(y));
     }
@@ -101,7 +104,7 @@ impl Conversion {
     /// The same into new memory, scaled if a scale is given.
     pub(crate) fn converted(&self, simd: Simd, x: &[u8], scale: Option<&Scale>, random: &[u8]) -> Vec<u8> {
         let len = x.len() / self.from * self.to;
-        let job = Job { conversion: self, simd, x, scale, random, stream: len >= STREAM_FROM };
+        let job = Job { conversion: self, simd, x, scale, random, past: len >= PAST_FROM };
         job.check(len);
         // SAFETY: the job writes every element of its chunks, which cover the memory.
         unsafe { written(len, |y| job.parallel(y)) }
@@ -129,7 +132,7 @@ struct Job<'a> {
     scale: Option<&'a Scale>,
     random: &'a [u8],
     /// Whether the result is written past the caches.
-    stream: bool,
+    past: bool,
 }
 
 impl Job<'_> {
@@ -150,19 +153,31 @@ impl Job<'_> {
 
     /// The elements from `start` on, as many as `y` holds.
     fn chunk(&self, start: usize, y: &mut Out) {
+        if !self.past {
+            return self.piece(start, y);
+        }
+        // Only what begins at a multiple of 64 bytes is written past the caches.
+        let to = self.conversion.to;
+        let (head, rest) = y.split_at_mut((y.as_ptr().align_offset(64) / to * to).min(y.len()));
+        self.piece(start, head);
+        self.piece(start + head.len() / to, rest);
+        fence(self.simd);
+    }
+
+    fn piece(&self, start: usize, y: &mut Out) {
         let Conversion { source, from, target, to, .. } = self.conversion;
         let n = y.len() / to;
         let x = &self.x[start * from..][..n * from];
-        if !self.stream && self.scale.is_none() {
-            match (source, target) {
-                (Source::Bits, Target::Encoded(encoder)) => {
-                    return encoder.encode(self.simd, x, self.random(start, n), y);
-                }
-                (source, Target::Widened) => return source.widen_canonical(self.simd, *from, x, y),
-                _ => {}
+        match (source, target) {
+            (_, Target::Halves) => self.simd.run(Map::<_, 1, 2>::new(E4m3ToF16, x, y).past(self.past)),
+            (Source::Bits, Target::Encoded(encoder)) if self.scale.is_none() => {
+                encoder.encode(self.simd, x, self.random(start, n), y, self.past);
             }
+            (source, Target::Widened) if self.scale.is_none() => {
+                source.widen_canonical(self.simd, *from, x, y, self.past);
+            }
+            _ => self.blocks(start, x, y),
         }
-        self.blocks(start, x, y);
     }
 
     /// Random bits of the elements, where there are any.
@@ -179,26 +194,12 @@ impl Job<'_> {
         {
             fill(&mut stages.factors, factor);
         }
-        let mut staged = [0; BLOCK * 8];
-        // A first block that ends at a multiple of 64 bytes lets all others begin at one.
-        let mut end = match y.as_ptr().align_offset(64) / to {
-            0 => BLOCK.min(n),
-            elements => elements.min(n),
-        };
         let mut at = 0;
         while at < n {
-            let (x, block) = (&x[at * from..end * from], &mut y[at * to..end * to]);
-            if self.stream {
-                let staged = &mut staged[..block.len()];
-                self.block(start + at, x, &mut stages, as_out(staged));
-                self.simd.run(Stream { from: staged, to: block });
-            } else {
-                self.block(start + at, x, &mut stages, block);
-            }
-            (at, end) = (end, (end + BLOCK).min(n));
-        }
-        if self.stream {
-            fence(self.simd);
+            let end = (at + BLOCK).min(n);
+            let (x, y) = (&x[at * from..end * from], &mut y[at * to..end * to]);
+            self.block(start + at, x, &mut stages, y);
+            at = end;
         }
     }
 
@@ -206,9 +207,6 @@ impl Job<'_> {
     fn block(&self, start: usize, x: &[u8], stages: &mut Stages, y: &mut Out) {
         let Conversion { source, from, target, .. } = self.conversion;
         let (simd, n) = (self.simd, x.len() / from);
-        if let (Target::Widened, None) = (target, self.scale) {
-            return source.widen_canonical(simd, *from, x, y);
-        }
         let bits = match source {
             Source::Bits => x,
             _ => {
@@ -224,16 +222,17 @@ impl Job<'_> {
                 }
                 let (factors, scaled) = (&stages.factors[..n * 4], as_out(&mut stages.scaled[..n * 4]));
                 if scale.divide {
-                    simd.run(Map::<_, 4, 4> { step: Divide, x: bits, second: factors, y: scaled });
+                    simd.run(Map::<_, 4, 4> { second: factors, ..Map::new(Divide, bits, scaled) });
                 } else {
-                    simd.run(Map::<_, 4, 4> { step: Multiply, x: bits, second: factors, y: scaled });
+                    simd.run(Map::<_, 4, 4> { second: factors, ..Map::new(Multiply, bits, scaled) });
                 }
                 &stages.scaled[..n * 4]
             }
         };
         match target {
-            Target::Encoded(encoder) => encoder.encode(simd, bits, self.random(start, n), y),
-            Target::Widened => Source::Bits.widen_canonical(simd, 4, bits, y),
+            Target::Encoded(encoder) => encoder.encode(simd, bits, self.random(start, n), y, self.past),
+            Target::Widened => Source::Bits.widen_canonical(simd, 4, bits, y, self.past),
+            Target::Halves => unreachable!("codes become f16 in one step"),
             Target::Doubles => simd.run(ToDoubles { bits, doubles: y }),
         }
     }

@@ -17,6 +17,8 @@ pub(super) trait Lanes: Copy + Debug {
     type M: Copy;
     /// Lanes of a register.
     const N: usize;
+    /// Whether [`Lanes::to_f16`] is an instruction; it is not to be called otherwise.
+    const HAS_TO_F16: bool;
 
     /// The same number in every lane.
     fn splat(self, x: u32) -> Self::V;
@@ -24,13 +26,14 @@ pub(super) trait Lanes: Copy + Debug {
     /// `N` little-endian numbers of `W` bytes (1, 2 or 4) from the start of
     /// `memory`.
     fn load<const W: usize>(self, memory: &[u8]) -> Self::V;
-    /// Four registers of numbers that fit `W` bytes, to the start of `memory`.
-    fn store<const W: usize>(self, v: [Self::V; 4], memory: &mut Out);
-    /// Copies past the caches where the instruction set can; `to` should begin at
-    /// a multiple of 64 bytes. [`Lanes::fence`] makes it visible to other threads.
-    fn stream(self, from: &[u8], to: &mut Out);
-    /// Orders what was streamed before all that follows.
+    /// Four registers of numbers that fit `W` bytes, to the start of `memory`: with `past`
+    /// past the caches, where the instruction set can and the memory begins at a multiple of
+    /// a register's bytes. [`Lanes::fence`] then makes it visible to other threads.
+    fn store<const W: usize>(self, v: [Self::V; 4], memory: &mut Out, past: bool);
+    /// Orders what went past the caches before all that follows.
     fn fence(self);
+    /// Hints that the memory there, if any, is read soon.
+    fn prefetch(self, memory: *const u8);
 
     /// `a + b`, wrapping.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
@@ -62,6 +65,8 @@ pub(super) trait Lanes: Copy + Debug {
     /// `a ? yes : no`.
     fn select(self, a: Self::M, yes: Self::V, no: Self::V) -> Self::V;
 
+    /// The f16 nearest to an f32 as IEEE 754 has it; NaNs are of any payload.
+    fn to_f16(self, a: Self::V) -> Self::V;
     /// `a + b` of f32.
     fn fadd(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b` of f32.

@@ -108,7 +108,7 @@ impl<const W: usize> Kernel for Scan<'_, W> {
         last[..rest.len()].copy_from_slice(rest);
         largest = four_registers::<L, W>(l, step, &last, largest);
         let mut lanes = [0; QUAD];
-        l.store::<4>(largest, as_out(&mut lanes));
+        l.store::<4>(largest, as_out(&mut lanes), false);
         let lanes = lanes.as_chunks::<4>().0.iter();
         lanes.fold(0, |largest, lane| u32::from_le_bytes(*lane).max(largest))
     }

@@ -2,7 +2,7 @@
 
 use super::lanes::Lanes;
 use super::target::Step;
-use crate::format::{F32, Format, NegativeZero, Policy, Rounding, Subnormals};
+use crate::format::{F16, F32, Format, NegativeZero, Policy, Rounding, Subnormals};
 
 use super::target::Codes;
 
@@ -20,6 +20,8 @@ pub(super) struct Nearest {
     normal_from: u32,
     /// An f32 whose ulp is that of the format's subnormals.
     magic: u32,
+    /// The sign bit, and how far below f32's it lies.
+    sign: u32,
     sign_shift: u32,
     largest: u32,
     /// What is beyond the largest: the code of a positive value, and which bits the
@@ -28,6 +30,8 @@ pub(super) struct Nearest {
     beyond_sign: u32,
     nan: u32,
     nan_sign: u32,
+    /// Whether the format is f16, for which some processors have an instruction.
+    pub(super) is_f16: bool,
     /// Whether what is beyond the largest becomes the largest.
     pub(super) saturates: bool,
     /// Whether the exponents are f32's own, so that subnormals need nothing special.
@@ -62,12 +66,14 @@ impl Nearest {
             offset: half_less_one.wrapping_sub(rebias),
             normal_from: field(format.min_exponent()),
             magic: field(format.min_exponent() + shift as i32),
+            sign,
             sign_shift: 31 - sign.trailing_zeros(),
             largest,
             beyond: codes.beyond[0],
             beyond_sign: difference(codes.beyond)?,
             nan: codes.nan[0],
             nan_sign: difference(codes.nan)?,
+            is_f16: format == F16 && [[0x7bff, 0xfbff], [0x7c00, 0xfc00]].contains(&codes.beyond),
             saturates: codes.beyond == [largest, largest | sign],
             same_exponents,
         })
@@ -83,7 +89,9 @@ impl<const SATURATES: bool, const SAME_EXPONENTS: bool> Step for NearestStep<SAT
     fn apply<L: Lanes>(&self, l: L, x: L::V, _: L::V) -> L::V {
         let p = &self.0;
         let magnitude = l.and(x, l.splat(0x7fff_ffff));
-        let sign = l.shr(l.and(x, l.splat(1 << 31)), p.sign_shift);
+        // Masked where it is used: with an `or` that is one instruction of AVX-512.
+        let shifted = l.shr(x, p.sign_shift);
+        let sign = l.and(shifted, l.splat(p.sign));
 
         // Half an ulp, less one where the kept part is even, carries exactly when nearest
         // even rounds away; the carry runs into the exponent as it should.
@@ -101,10 +109,34 @@ impl<const SATURATES: bool, const SAME_EXPONENTS: bool> Step for NearestStep<SAT
         let code = if SATURATES {
             l.or(l.min(rounded, l.splat(p.largest)), sign)
         } else {
-            let beyond = l.or(l.splat(p.beyond), l.and(sign, l.splat(p.beyond_sign)));
+            let beyond = l.or(l.splat(p.beyond), l.and(shifted, l.splat(p.beyond_sign)));
             l.select(l.lt(l.splat(p.largest), rounded), beyond, l.or(rounded, sign))
         };
-        let nan = l.or(l.splat(p.nan), l.and(sign, l.splat(p.nan_sign)));
+        let nan = l.or(l.splat(p.nan), l.and(shifted, l.splat(p.nan_sign)));
         l.select(l.lt(l.splat(0x7f80_0000), magnitude), nan, code)
+    }
+}
+
+/// The encoding to f16, by an instruction where there is one.
+#[derive(Clone, Copy)]
+pub(super) struct F16Step<const SATURATES: bool>(pub(super) Nearest);
+
+impl<const SATURATES: bool> Step for F16Step<SATURATES> {
+    #[inline(always)]
+    fn apply<L: Lanes>(&self, l: L, x: L::V, second: L::V) -> L::V {
+        if !L::HAS_TO_F16 {
+            return NearestStep::<SATURATES, false>(self.0).apply(l, x, second);
+        }
+        let p = &self.0;
+        let ieee = l.to_f16(x);
+        let magnitude = l.and(ieee, l.splat(0x7fff));
+        // What is beyond the largest became an infinity, as it should unless it saturates.
+        let code = if SATURATES {
+            l.or(l.min(magnitude, l.splat(p.largest)), l.and(ieee, l.splat(p.sign)))
+        } else {
+            ieee
+        };
+        let nan = l.or(l.splat(p.nan), l.and(ieee, l.splat(p.nan_sign)));
+        l.select(l.lt(l.splat(0x7c00), magnitude), nan, code)
     }
 }

@@ -7,7 +7,7 @@ use super::{Kernel, Simd};
 
 /// From this many bytes on a result is written past the caches: it would only push
 /// out what is there, and memory would first be read to be overwritten.
-pub(super) const STREAM_FROM: usize = 8 << 20;
+pub(super) const PAST_FROM: usize = 8 << 20;
 
 /// Initialised memory as memory to be written.
 pub(super) fn as_out(bytes: &mut [u8]) -> &mut Out {
@@ -29,21 +29,6 @@ pub(super) unsafe fn written(len: usize, fill: impl FnOnce(&mut Out)) -> Vec<u8>
     bytes
 }
 
-/// Copies past the caches.
-pub(super) struct Stream<'a> {
-    pub(super) from: &'a [u8],
-    pub(super) to: &'a mut Out,
-}
-
-impl Kernel for Stream<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        l.stream(self.from, self.to);
-    }
-}
-
 struct Fence;
 
 impl Kernel for Fence {
@@ -55,7 +40,7 @@ impl Kernel for Fence {
     }
 }
 
-/// Makes what was streamed visible to other threads.
+/// Makes what went past the caches visible to other threads.
 pub(super) fn fence(simd: Simd) {
     simd.run(Fence);
 }

@@ -34,6 +34,7 @@ impl Lanes for Portable {
     type V = V;
     type M = V;
     const N: usize = N;
+    const HAS_TO_F16: bool = false;
 
     #[inline(always)]
     fn splat(self, x: u32) -> V {
@@ -51,7 +52,7 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn store<const W: usize>(self, v: [V; 4], memory: &mut Out) {
+    fn store<const W: usize>(self, v: [V; 4], memory: &mut Out, _: bool) {
         for (v, memory) in v.into_iter().zip(memory[..4 * N * W].chunks_exact_mut(N * W)) {
             match W {
                 1 => memory.write_copy_of_slice(&v.map(|x| x as u8)),
@@ -62,12 +63,10 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn stream(self, from: &[u8], to: &mut Out) {
-        to.write_copy_of_slice(from);
-    }
+    fn fence(self) {}
 
     #[inline(always)]
-    fn fence(self) {}
+    fn prefetch(self, _: *const u8) {}
 
     #[inline(always)]
     fn add(self, a: V, b: V) -> V {
@@ -138,6 +137,11 @@ impl Lanes for Portable {
     #[inline(always)]
     fn select(self, a: V, yes: V, no: V) -> V {
         std::array::from_fn(|i| (a[i] & yes[i]) | (!a[i] & no[i]))
+    }
+
+    #[inline(always)]
+    fn to_f16(self, _: V) -> V {
+        unreachable!("there is no such instruction")
     }
 
     #[inline(always)]

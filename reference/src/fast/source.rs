@@ -4,7 +4,7 @@ use super::Simd;
 use super::lanes::{Lanes, Out};
 use super::target::{Map, Step};
 use crate::fast::Kernel;
-use crate::format::{F32, F64, Format, Specials};
+use crate::format::{E4M3FN, F16, F32, F64, Format, Specials};
 
 const INFINITY: u32 = 0x7f80_0000;
 const CANONICAL_NAN: u32 = 0x7fff_ffff;
@@ -61,18 +61,24 @@ impl Source {
         }
     }
 
-    /// The same, NaN canonical.
-    pub(super) fn widen_canonical(&self, simd: Simd, width: usize, codes: &[u8], bits: &mut Out) {
+    /// The same, NaN canonical; perhaps past the caches.
+    pub(super) fn widen_canonical(&self, simd: Simd, width: usize, codes: &[u8], bits: &mut Out, past: bool) {
         match *self {
             Self::Bits => {
                 let step = Canonical(Upper { shift: 0, mask: u32::MAX });
-                simd.run(Map::<_, 4, 4>::new(step, codes, bits));
+                simd.run(Map::<_, 4, 4>::new(step, codes, bits).past(past));
             }
-            Self::Upper(step) if width == 2 => simd.run(Map::<_, 2, 4>::new(Canonical(step), codes, bits)),
-            Self::Upper(step) => simd.run(Map::<_, 4, 4>::new(Canonical(step), codes, bits)),
-            Self::Fields(step) if width == 1 => simd.run(Map::<_, 1, 4>::new(Canonical(step), codes, bits)),
-            Self::Fields(step) => simd.run(Map::<_, 2, 4>::new(Canonical(step), codes, bits)),
-            Self::PowersOfTwo => simd.run(Map::<_, 1, 4>::new(Canonical(PowersOfTwo), codes, bits)),
+            Self::Upper(step) if width == 2 => {
+                simd.run(Map::<_, 2, 4>::new(Canonical(step), codes, bits).past(past))
+            }
+            Self::Upper(step) => simd.run(Map::<_, 4, 4>::new(Canonical(step), codes, bits).past(past)),
+            Self::Fields(step) if width == 1 => {
+                simd.run(Map::<_, 1, 4>::new(Canonical(step), codes, bits).past(past))
+            }
+            Self::Fields(step) => simd.run(Map::<_, 2, 4>::new(Canonical(step), codes, bits).past(past)),
+            Self::PowersOfTwo => {
+                simd.run(Map::<_, 1, 4>::new(Canonical(PowersOfTwo), codes, bits).past(past))
+            }
             Self::Doubles => unreachable!("f64 is not widened to f32"),
         }
     }
@@ -175,6 +181,36 @@ impl Step for PowersOfTwo {
         let bits = l.shl(code, F32.fraction_bits);
         let bits = l.select(l.eq(code, l.splat(0)), l.splat(0x0040_0000), bits);
         l.select(l.eq(code, l.splat(255)), l.splat(0x7fc0_0000), bits)
+    }
+}
+
+/// E4M3FN to f16, NaN canonical. f16 has codes for all values, none of them subnormal.
+#[derive(Clone, Copy)]
+pub(super) struct E4m3ToF16;
+
+impl E4m3ToF16 {
+    /// The code in f16 if the magnitude, in steps of a code of E4M3FN, has that many leading
+    /// zeros.
+    #[inline(always)]
+    fn line<L: Lanes>(l: L, magnitude: L::V, zeros: u32) -> L::V {
+        let exponents = (F16.bias - E4M3FN.bias) as u32 - zeros;
+        l.add(l.shl(magnitude, 7 + zeros), l.splat(exponents << F16.fraction_bits))
+    }
+}
+
+impl Step for E4m3ToF16 {
+    #[inline(always)]
+    fn apply<L: Lanes>(&self, l: L, code: L::V, _: L::V) -> L::V {
+        let magnitude = l.and(code, l.splat(0x7f));
+        // Within a binade of f16 codes are linear in the magnitude: one exponent lower for
+        // each leading zero of a subnormal, and twice as steep. They bend downwards, so of
+        // the lines of all binades the lowest is the right one.
+        let normal = Self::line(l, magnitude, 0);
+        let one_or_two = l.min(Self::line(l, magnitude, 1), Self::line(l, magnitude, 2));
+        let positive = l.min(l.min(normal, one_or_two), Self::line(l, magnitude, 3));
+        let positive = l.select(l.eq(magnitude, l.splat(0)), magnitude, positive);
+        let bits = l.or(positive, l.shl(l.and(code, l.splat(0x80)), 8));
+        l.select(l.eq(magnitude, l.splat(0x7f)), l.splat(0x7fff), bits)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::general::{DOWN, General, GeneralStep, NEAREST_AWAY, NEAREST_EVEN, STOCHASTIC, TOWARD_ZERO, UP};
 use super::lanes::{Lanes, Out};
-use super::nearest::{Nearest, NearestStep};
+use super::nearest::{F16Step, Nearest, NearestStep};
 use super::{Kernel, Simd};
 use crate::format::{Format, Policy, Value};
 use std::mem::MaybeUninit;
@@ -68,26 +68,38 @@ impl Encoder {
     }
 
     /// Codes of all f32 of `bits`; `random` holds as many u32 where the rounding is
-    /// stochastic.
-    pub(super) fn encode(&self, simd: Simd, bits: &[u8], random: &[u8], codes: &mut Out) {
+    /// stochastic. With `past` codes are written past the caches.
+    pub(super) fn encode(&self, simd: Simd, bits: &[u8], random: &[u8], codes: &mut Out, past: bool) {
         match self.width {
-            1 => self.encode_to::<1>(simd, bits, random, codes),
-            2 => self.encode_to::<2>(simd, bits, random, codes),
-            _ => self.encode_to::<4>(simd, bits, random, codes),
+            1 => self.encode_to::<1>(simd, bits, random, codes, past),
+            2 => self.encode_to::<2>(simd, bits, random, codes, past),
+            _ => self.encode_to::<4>(simd, bits, random, codes, past),
         }
     }
 
-    fn encode_to<const W: usize>(&self, simd: Simd, bits: &[u8], random: &[u8], codes: &mut Out) {
+    fn encode_to<const W: usize>(&self, simd: Simd, bits: &[u8], random: &[u8], codes: &mut Out, past: bool) {
+        macro_rules! nearest {
+            ($SATURATES:literal, $SAME_EXPONENTS:literal, $p:ident) => {{
+                let step = NearestStep::<$SATURATES, $SAME_EXPONENTS>($p);
+                simd.run(Map::<_, 4, W>::new(step, bits, codes).past(past))
+            }};
+        }
         match self.target {
+            Target::Nearest(p) if p.is_f16 && p.saturates => {
+                simd.run(Map::<_, 4, 2>::new(F16Step::<true>(p), bits, codes).past(past));
+            }
+            Target::Nearest(p) if p.is_f16 => {
+                simd.run(Map::<_, 4, 2>::new(F16Step::<false>(p), bits, codes).past(past));
+            }
             Target::Nearest(p) => match (p.saturates, p.same_exponents) {
-                (true, true) => simd.run(Map::<_, 4, W>::new(NearestStep::<true, true>(p), bits, codes)),
-                (true, false) => simd.run(Map::<_, 4, W>::new(NearestStep::<true, false>(p), bits, codes)),
-                (false, true) => simd.run(Map::<_, 4, W>::new(NearestStep::<false, true>(p), bits, codes)),
-                (false, false) => simd.run(Map::<_, 4, W>::new(NearestStep::<false, false>(p), bits, codes)),
+                (true, true) => nearest!(true, true, p),
+                (true, false) => nearest!(true, false, p),
+                (false, true) => nearest!(false, true, p),
+                (false, false) => nearest!(false, false, p),
             },
-            Target::General(p) if self.zero => self.general::<W, true>(simd, p, bits, random, codes),
+            Target::General(p) if self.zero => self.general::<W, true>(simd, p, bits, random, codes, past),
             // E8M0 alone has no zero, and codes of one byte.
-            Target::General(p) => self.general::<1, false>(simd, p, bits, random, codes),
+            Target::General(p) => self.general::<1, false>(simd, p, bits, random, codes, past),
         }
     }
 
@@ -98,14 +110,13 @@ impl Encoder {
         bits: &[u8],
         random: &[u8],
         codes: &mut Out,
+        past: bool,
     ) {
         macro_rules! with {
             ($ROUNDING:ident) => {
                 simd.run(Map::<_, 4, W> {
-                    step: GeneralStep::<$ROUNDING, ZERO>(p),
-                    x: bits,
                     second: random,
-                    y: codes,
+                    ..Map::new(GeneralStep::<$ROUNDING, ZERO>(p), bits, codes).past(past)
                 })
             };
         }
@@ -136,16 +147,27 @@ pub(super) struct Map<'a, S, const FROM: usize, const TO: usize> {
     /// Numbers of four bytes, as many as in `x`.
     pub(super) second: &'a [u8],
     pub(super) y: &'a mut Out,
+    /// Whether results are written past the caches.
+    pub(super) past: bool,
 }
 
 impl<'a, S: Step, const FROM: usize, const TO: usize> Map<'a, S, FROM, TO> {
     pub(super) fn new(step: S, x: &'a [u8], y: &'a mut Out) -> Self {
-        Self { step, x, second: &[], y }
+        Self { step, x, second: &[], y, past: false }
+    }
+
+    pub(super) fn past(self, past: bool) -> Self {
+        Self { past, ..self }
     }
 }
 
 /// Bytes of four of the largest registers.
 const QUAD: usize = 256;
+/// How far ahead of what is read memory is asked for, where it is large: the processor's own
+/// prefetching ends with each page.
+const AHEAD: usize = 4096;
+/// Bytes that memory gives at once.
+const LINE: usize = 64;
 
 impl<S: Step, const FROM: usize, const TO: usize> Kernel for Map<'_, S, FROM, TO> {
     type Output = ();
@@ -158,25 +180,31 @@ impl<S: Step, const FROM: usize, const TO: usize> Kernel for Map<'_, S, FROM, TO
         assert_eq!((self.x.len(), self.y.len()), (n * FROM, n * TO));
         assert!(!S::SECOND || self.second.len() == n * 4);
         let quad = 4 * L::N;
-        let whole = n / quad * quad;
         let mut at = 0;
-        while at < whole {
+        while n - at >= quad {
             let second = if S::SECOND { &self.second[at * 4..][..quad * 4] } else { &[] };
             let (x, y) = (&self.x[at * FROM..][..quad * FROM], &mut self.y[at * TO..][..quad * TO]);
-            four_registers::<L, S, FROM, TO>(l, step, x, second, y);
+            if self.past {
+                let mut line = 0;
+                while line < quad * FROM {
+                    l.prefetch(x.as_ptr().wrapping_add(AHEAD + line));
+                    line += LINE;
+                }
+            }
+            four_registers::<L, S, FROM, TO>(l, step, x, second, y, self.past);
             at += quad;
         }
-        if whole == n {
+        if at == n {
             return;
         }
         // The rest goes through a buffer of full size.
         let (mut x, mut second, mut y) = ([0; QUAD], [0; QUAD], [MaybeUninit::uninit(); QUAD]);
-        x[..(n - whole) * FROM].copy_from_slice(&self.x[whole * FROM..]);
+        x[..(n - at) * FROM].copy_from_slice(&self.x[at * FROM..]);
         if S::SECOND {
-            second[..(n - whole) * 4].copy_from_slice(&self.second[whole * 4..]);
+            second[..(n - at) * 4].copy_from_slice(&self.second[at * 4..]);
         }
-        four_registers::<L, S, FROM, TO>(l, step, &x, &second, &mut y);
-        self.y[whole * TO..].copy_from_slice(&y[..(n - whole) * TO]);
+        four_registers::<L, S, FROM, TO>(l, step, &x, &second, &mut y, false);
+        self.y[at * TO..].copy_from_slice(&y[..(n - at) * TO]);
     }
 }
 
@@ -187,6 +215,7 @@ fn four_registers<L: Lanes, S: Step, const FROM: usize, const TO: usize>(
     x: &[u8],
     second: &[u8],
     y: &mut Out,
+    past: bool,
 ) {
     l.store::<TO>(
         [
@@ -196,6 +225,7 @@ fn four_registers<L: Lanes, S: Step, const FROM: usize, const TO: usize>(
             one_register::<L, S, FROM>(l, step, x, second, 3),
         ],
         y,
+        past,
     );
 }
 

@@ -21,6 +21,18 @@ fn every_code_of_up_to_16_bits() {
 }
 
 #[test]
+fn every_byte_in_every_lane() {
+    for from in up_to_32_bits().filter(|format| format.storage_bits == 8) {
+        for first in 0..64 {
+            let x = tensor(from, &[256], |i| ((first + i) % 256) as u64);
+            for to in [F16, BF16, F32, F64] {
+                assert_agrees(Decode { from, to }, std::slice::from_ref(&x));
+            }
+        }
+    }
+}
+
+#[test]
 fn boundaries_and_midpoints_of_wide_formats() {
     for to in [F16, BF16, F32, F64] {
         let near = if to == F64 { F32 } else { to };

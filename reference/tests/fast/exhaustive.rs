@@ -2,10 +2,9 @@
 //!
 //! `PLUMBLINE_EXHAUSTIVE=e4m3fn,f16` restricts it to those targets.
 
-use crate::support::up_to_32_bits;
 use plumbline_reference::fast::{Conversion, Simd};
-use plumbline_reference::format::{F32, Policy};
-use plumbline_reference::ops::{Cast, Op};
+use plumbline_reference::format::{ALL, F32, F64, Policy};
+use plumbline_reference::ops::{Cast, Decode, Op};
 use plumbline_reference::{Path, Tensor, TensorType};
 use std::time::{Duration, Instant};
 
@@ -16,9 +15,14 @@ const SLICE: usize = 1 << 22;
 fn every_f32_to_every_format() {
     let only = std::env::var("PLUMBLINE_EXHAUSTIVE").ok();
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
-    for to in up_to_32_bits().filter(|to| chosen(to.name)) {
-        let op = Op::from(Cast::new(F32, to));
-        let conversion = Conversion::cast(F32, to, &Policy::default()).unwrap();
+    for to in ALL.into_iter().filter(|to| chosen(to.name)) {
+        // To f64 only decoding has a fast path.
+        let (op, conversion) = if to == F64 {
+            (Decode { from: F32, to }.into(), Conversion::decode(F32, to))
+        } else {
+            (Op::from(Cast::new(F32, to)), Conversion::cast(F32, to, &Policy::default()))
+        };
+        let conversion = conversion.unwrap();
         let mut spent: Vec<_> = Simd::all().map(|simd| (simd, Duration::ZERO)).collect();
         for first in (0..1 << 32).step_by(SLICE) {
             let ty = TensorType::new(F32, [SLICE]);

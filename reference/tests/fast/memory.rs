@@ -26,6 +26,7 @@ fn samples() -> Vec<Sample> {
             E8M0.encode(E4M3FN.decode(x), &Policy::IEEE, 0)
         }),
         (decode(E4M3FN, F32), E4M3FN, F32, |x, _| F32.encode(E4M3FN.decode(x), &Policy::IEEE, 0)),
+        (decode(E4M3FN, F16), E4M3FN, F16, |x, _| F16.encode(E4M3FN.decode(x), &Policy::IEEE, 0)),
         (decode(BF16, F32), BF16, F32, |x, _| F32.encode(BF16.decode(x), &Policy::IEEE, 0)),
         (decode(F16, F64), F16, F64, |x, _| F64.encode(F16.decode(x), &Policy::IEEE, 0)),
     ]
@@ -67,14 +68,14 @@ fn large_results_go_past_the_caches_unharmed() {
         let x = tensor(from, &[elements(to)], |i| noise(i as u64) & DType::from(from).code_mask());
         assert_agrees(Cast::new(from, to), &[x]);
     }
-    for (from, to) in [(E4M3FN, F32), (BF16, F64)] {
+    for (from, to) in [(E4M3FN, F32), (E4M3FN, F16), (BF16, F64)] {
         let x = tensor(from, &[elements(to)], |i| noise(i as u64) & DType::from(from).code_mask());
         assert_agrees(Decode { from, to }, &[x]);
     }
 }
 
 #[test]
-fn results_of_any_alignment_are_streamed() {
+fn results_of_any_alignment_go_past_the_caches() {
     let n = (8 << 20) + 77;
     let x = tensor(F32, &[n], |i| noise(i as u64) >> 32);
     let conversion = Conversion::cast(F32, E4M3FN, &Policy::default()).unwrap();

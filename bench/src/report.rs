@@ -1,0 +1,87 @@
+//! Tables for people, JSON for programs.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::measure::{Comparison, Measured};
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub version: &'static str,
+    /// The processor, where the system names it.
+    pub processor: Option<String>,
+    /// The instruction set of the reference's fast path.
+    pub simd: &'static str,
+    pub comparisons: Vec<Comparison>,
+}
+
+impl Report {
+    /// A table for each size and number of threads.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "plumbline {}, {} on {}. 10^9 elements per second, the median of rounds (and the best). \
+             `x` is how many times as fast Plumbline is.",
+            self.version,
+            self.simd,
+            self.processor.as_deref().unwrap_or("an unnamed processor"),
+        );
+        let mut shown: Vec<(usize, usize)> = Vec::new();
+        for comparison in &self.comparisons {
+            let table = (comparison.elements, comparison.threads);
+            if !shown.contains(&table) {
+                shown.push(table);
+                self.table(&mut text, table);
+            }
+        }
+        for comparison in &self.comparisons {
+            for contender in comparison.contenders.iter().filter(|contender| contender.differing > 0) {
+                let _ = writeln!(
+                    text,
+                    "\n{} differs from Plumbline in {} of {} results of {}, the first of element {}.",
+                    contender.name,
+                    contender.differing,
+                    comparison.elements,
+                    comparison.conversion,
+                    contender.first_differing.unwrap_or_default(),
+                );
+            }
+        }
+        text
+    }
+
+    fn table(&self, text: &mut String, (elements, threads): (usize, usize)) {
+        let plural = if threads == 1 { "" } else { "s" };
+        let _ = writeln!(text, "\n2^{} elements, {threads} thread{plural}:\n", elements.ilog2());
+        let _ = writeln!(text, "| conversion | Plumbline | GB/s | others |\n|---|---|---|---|");
+        for it in &self.comparisons {
+            if (it.elements, it.threads) != (elements, threads) {
+                continue;
+            }
+            let Some((ours, others)) = it.contenders.split_first() else { continue };
+            let other = |it: &Measured| format!("{} {}: {:.2}x", it.name, speed(it), it.ratio);
+            let others = others.iter().map(other).collect::<Vec<_>>().join(", ");
+            let _ = writeln!(
+                text,
+                "| {} | {} | {:.1} | {others} |",
+                it.conversion,
+                speed(ours),
+                ours.median * it.bytes as f64,
+            );
+        }
+    }
+}
+
+fn speed(measured: &Measured) -> String {
+    format!("{:.2} ({:.2})", measured.median, measured.best)
+}
+
+/// As Linux names it.
+pub fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+    Some(name.trim_start_matches([' ', '\t', ':']).to_owned())
+}
