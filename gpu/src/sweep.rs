@@ -76,17 +76,12 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// As many of `inputs` as fit, a multiple of `chunk`.
-    fn new(
-        cuda: &Cuda,
-        cast: &'a Cast,
-        variant: &'a str,
-        inputs: u64,
-        chunk: u64,
-    ) -> Result<Self, BackendError> {
+    /// Memory for that many inputs, or fewer where the device has too little for them.
+    fn new(cuda: &Cuda, cast: &'a Cast, variant: &'a str, inputs: u64) -> Result<Self, BackendError> {
         let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
-        let fits = cuda.info().memory_bytes / PART_OF_MEMORY / bytes / chunk * chunk;
-        let inputs = BATCH.min(inputs).min(fits.max(chunk));
+        let fits = (cuda.info().memory_bytes / PART_OF_MEMORY / bytes).max(1 << 17);
+        // A power of two, so that chunks fill it.
+        let inputs = if inputs <= fits { inputs } else { 1 << fits.ilog2() };
         let (x, y) = (cuda.elements(cast.from, inputs)?, cuda.elements(cast.to, inputs)?);
         Ok(Self { cast, variant, inputs, x, y })
     }
@@ -131,7 +126,7 @@ impl Cuda {
         if count == 0 {
             return Ok(SweepOnDevice::default());
         }
-        let batch = Batch::new(self, cast, variant, count * chunk, chunk)?;
+        let batch = Batch::new(self, cast, variant, BATCH.min(count * chunk))?;
         let table: Vec<u8> =
             steps.iter().flat_map(|&(start, code)| [start, code]).flat_map(u64::to_le_bytes).collect();
         let table_on_device = self.bytes(table.len() as u64)?;
@@ -181,18 +176,16 @@ impl Cuda {
     /// The first index of each step of a cast's results over all its inputs, ascending from 0,
     /// and the result there: what the device does, whatever is right.
     pub fn steps(&self, cast: &Cast, variant: &str) -> Result<Vec<(u64, u64)>, BackendError> {
-        let count = 1u64 << cast.from.code_bits();
-        // Inputs are made in vectors of 16 bytes.
-        let batch = Batch::new(self, cast, variant, count, 16)?;
+        let count = 1 << cast.from.code_bits();
+        let batch = Batch::new(self, cast, variant, BATCH.min(count))?;
         let list = self.bytes(16 * LISTED)?;
         let listed = self.bytes(8)?;
         let unit = unit(cast.from, cast.to);
         let mut plan = Vec::new();
         for start in (0..count).step_by(batch.inputs as usize) {
-            let inputs = batch.inputs.min(count - start);
-            plan.extend(batch.results(start, inputs)?);
-            let arguments = [batch.y.1, start, inputs, list.1, LISTED, listed.1];
-            plan.push(call(&unit, "steps", inputs, &arguments));
+            plan.extend(batch.results(start, batch.inputs)?);
+            let arguments = [batch.y.1, start, batch.inputs, list.1, LISTED, listed.1];
+            plan.push(call(&unit, "steps", batch.inputs, &arguments));
         }
         self.prepare(plan)?.queue()?;
         let words = |bytes: &[u8]| -> Vec<u64> {

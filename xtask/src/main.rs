@@ -4,6 +4,7 @@
 mod build;
 mod dist;
 mod elf;
+mod kernels;
 mod licences;
 
 use std::{
@@ -58,6 +59,13 @@ enum Xtask {
     #[command(disable_help_flag = true)]
     Plumbline(PassedOn),
 
+    /// Build the plumbline executable and run `plumbline kernels ARGS...` with NVRTC from PyPI
+    ///
+    /// Compiles every CUDA kernel for each of its architectures; needs no GPU. With --system,
+    /// first of all, it takes the machine's own NVRTC.
+    #[command(disable_help_flag = true)]
+    Kernels(kernels::Kernels),
+
     /// Build and run the benchmark: conversions of the CPU reference beside those of other crates
     ///
     /// `cargo xtask bench --help` lists what ARGS may be.
@@ -97,6 +105,7 @@ fn main() -> ExitCode {
         Xtask::Plumbline(_) => {
             plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
         }
+        Xtask::Kernels(args) => kernels::kernels(&args),
         Xtask::Bench(_) => bench(&args),
         Xtask::Dist(dist) => dist::dist(&dist),
         Xtask::Ci => run(Command::new("bash").args([".ci/run", "--no-install"]).current_dir(workspace())),
