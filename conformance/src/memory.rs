@@ -1,21 +1,36 @@
 //! The memory contract of a call: nothing outside the elements is read or written,
 //! inputs stay as they were, and every element of every output is written.
 //!
-//! Where a backend has steps, every call is made twice, in buffers with guard zones, the
-//! second time over other poison and one element further on. An output that follows the
+//! Where a backend has steps, every call is made twice or more, in buffers with guard zones,
+//! each time over other poison and elsewhere within 16 bytes. An output that follows the
 //! poison was not written; one that differs otherwise depends on memory outside its
 //! inputs. Where it can, the call is also made on two streams at once and replayed from a
 //! recorded graph, which must give the same bits.
 
 use plumbline_reference::backend::{Buffer, Launch, Layout, Staged, Stream};
 use plumbline_reference::ops::Op;
-use plumbline_reference::{Backend, BackendError, Tensor};
+use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 
 /// What memory outside the inputs holds: zeros, which a sum or a maximum does not
 /// notice, then ones, which are NaN in most formats.
 const POISON: [u8; 2] = [0x00, 0xff];
+
+/// What a call's `run`-th time finds outside the elements.
+fn poison(run: u32) -> u8 {
+    POISON[run as usize % 2]
+}
+
+/// Bytes that a tensor begins after a boundary of 16, in the `run`-th call: none in the first,
+/// so that any vector is aligned, then one element or more, differently for each buffer.
+fn offset(ty: &TensorType, run: u32, buffer: usize) -> usize {
+    let width = ty.dtype.bytes();
+    let places = 16 / width;
+    let elements: usize = ty.shape.iter().product();
+    if run == 0 { 0 } else { width * (1 + (elements + run as usize / 2 + 7 * buffer) % (places - 1)) }
+}
 
 /// How calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +144,7 @@ pub fn execute(
         return Ok(Execution { outputs: backend.run(op, variant, inputs)?, faults: Vec::new() });
     }
     let call = Call { backend, op, variant, inputs, guard: contract.guard };
-    let first = call.guarded(POISON[0])?;
+    let first = call.guarded(0)?;
     let mut faults = first.faults;
     let mut add = |found: Vec<MemoryFault>| {
         for fault in found {
@@ -139,11 +154,10 @@ pub fn execute(
         }
     };
     for run in 1..contract.runs.max(2) {
-        let poison = POISON[run as usize % 2];
-        let again = call.guarded(poison)?;
+        let again = call.guarded(run)?;
         add(again.faults);
         for (i, (first, again)) in first.outputs.iter().zip(&again.outputs).enumerate() {
-            add(compare(&format!("output {i}"), (first, POISON[0]), (again, poison)));
+            add(compare(&format!("output {i}"), (first, poison(0)), (again, poison(run))));
         }
     }
     add(call.concurrent(&first.outputs)?);
@@ -161,12 +175,13 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Buffers over a poison: aligned for any vector over the first one, for the element alone
-    /// over the second.
-    fn stage(&self, poison: u8) -> Result<Staged, BackendError> {
+    /// Buffers for the call's `run`-th time.
+    fn stage(&self, run: u32) -> Result<Staged, BackendError> {
+        let buffers = Cell::new(0);
         Staged::new(self.backend, self.op, self.inputs, |ty| {
-            let offset = if poison == POISON[0] { 0 } else { ty.dtype.bytes() };
-            Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) }
+            let buffer = buffers.replace(buffers.get() + 1);
+            let offset = offset(&ty, run, buffer);
+            Layout { guard: self.guard, offset, poison: poison(run), ..Layout::contiguous(ty) }
         })
     }
 
@@ -175,8 +190,8 @@ impl Call<'_> {
     }
 
     /// A call alone, and what it did to memory.
-    fn guarded(&self, poison: u8) -> Result<Execution, BackendError> {
-        let staged = self.stage(poison)?;
+    fn guarded(&self, run: u32) -> Result<Execution, BackendError> {
+        let staged = self.stage(run)?;
         self.launch(&staged, Stream::default())?;
         let mut faults = Vec::new();
         for (i, (buffer, tensor)) in staged.inputs.iter().zip(self.inputs).enumerate() {
@@ -202,7 +217,7 @@ impl Call<'_> {
         if self.backend.streams() < 2 {
             return Ok(Vec::new());
         }
-        let calls = [self.stage(POISON[1])?, self.stage(POISON[1])?];
+        let calls = [self.stage(1)?, self.stage(3)?];
         for (staged, stream) in calls.iter().zip(0..) {
             self.launch(staged, Stream(stream))?;
         }
@@ -213,12 +228,12 @@ impl Call<'_> {
 
     /// Two replays of the call, recorded.
     fn replayed(&self, outputs: &[Tensor]) -> Result<Vec<MemoryFault>, BackendError> {
-        let staged = self.stage(POISON[1])?;
+        if !self.backend.has_graphs() {
+            return Ok(Vec::new());
+        }
+        let staged = self.stage(5)?;
         let capture = |call: Launch<'_>| self.backend.capture(&[call]);
-        let graph = match staged.with_call(self.op, self.variant, Stream::default(), capture) {
-            Err(BackendError::NoGraphs) => return Ok(Vec::new()),
-            graph => graph?,
-        };
+        let graph = staged.with_call(self.op, self.variant, Stream::default(), capture)?;
         let fault = |tensor, count, index| MemoryFault::Replayed { tensor, count, index };
         graph.replay()?;
         let first = differing(self.backend, &staged, outputs, fault)?;
@@ -271,14 +286,22 @@ fn compare(tensor: &str, first: (&Tensor, u8), second: (&Tensor, u8)) -> Vec<Mem
     faults
 }
 
-/// The first byte outside the elements that is no longer poison.
+/// The first byte that belongs to no element and is no longer poison, gaps included.
 fn out_of_bounds(tensor: &str, buffer: &Buffer, bytes: &[u8]) -> Result<Option<MemoryFault>, BackendError> {
     let layout = buffer.layout();
     let start = layout.guard + layout.offset;
     let len = layout.span()?;
-    let outside = bytes[..start].iter().enumerate().chain(bytes.iter().enumerate().skip(start + len));
-    let written = outside.into_iter().find(|&(_, &byte)| byte != layout.poison);
-    Ok(written.map(|(at, _)| MemoryFault::OutOfBounds {
+    let mut outside = bytes.to_vec();
+    if layout.strides == layout.ty.contiguous_strides() {
+        outside[start..start + len].fill(layout.poison);
+    } else {
+        let width = layout.ty.dtype.bytes();
+        for index in 0..layout.ty.elements()? {
+            outside[layout.byte_of(index)..][..width].fill(layout.poison);
+        }
+    }
+    let written = outside.iter().position(|&byte| byte != layout.poison);
+    Ok(written.map(|at| MemoryFault::OutOfBounds {
         tensor: tensor.to_owned(),
         offset: at as i64 - start as i64,
         len,

@@ -444,6 +444,10 @@ impl Backend for Cuda {
         STREAMS as u32
     }
 
+    fn has_graphs(&self) -> bool {
+        true
+    }
+
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
         let session = self.session()?;
         let mut steps = Vec::new();

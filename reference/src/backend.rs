@@ -302,6 +302,11 @@ pub trait Backend: Send + Sync {
         1
     }
 
+    /// Whether calls can be recorded.
+    fn has_graphs(&self) -> bool {
+        false
+    }
+
     /// Records calls, without running them, on the first stream.
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
         let _ = calls;

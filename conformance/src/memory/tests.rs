@@ -1,9 +1,10 @@
 use super::*;
 use plumbline_reference::Cpu;
 use plumbline_reference::TensorType;
-use plumbline_reference::backend::{Device, Launch, Unsupported};
+use plumbline_reference::backend::{Device, Graph, Launch, Unsupported};
 use plumbline_reference::format::{E4M3FN, F32};
 use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Granularity};
+use std::sync::{Arc, Mutex};
 
 /// The reference, then something that a wrong kernel does to memory.
 struct Vandal(fn(&Cpu, &Launch<'_>));
@@ -118,4 +119,165 @@ fn an_absmax_of_nothing_writes_its_zero() {
     let x = Tensor::from_codes(TensorType::new(F32, [0]), &[]).unwrap();
     let execution = execute(&Cpu, &op, "parallel", &[x], Contract::default()).unwrap();
     assert_eq!((execution.outputs[0].code(0), execution.faults), (0, vec![]));
+}
+
+/// Every place within 16 bytes where an element can begin comes up, and the first call is
+/// aligned.
+#[test]
+fn calls_are_made_at_every_alignment() {
+    use plumbline_reference::format::{F16, F64};
+    for (format, places) in [(E4M3FN, 16), (F16, 8), (F32, 4), (F64, 2)] {
+        let ty = |elements| TensorType::new(format, [elements]);
+        let width = 16 / places;
+        assert!((0..100).all(|elements| offset(&ty(elements), 0, 1) == 0));
+        let mut seen: Vec<_> = (0..100).map(|elements| offset(&ty(elements), 1, 0)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, (1..places).map(|place| place * width).collect::<Vec<_>>(), "{format}");
+    }
+}
+
+#[test]
+fn a_write_into_a_gap_is_found() {
+    let ty = TensorType::new(F32, [2, 2]);
+    let layout = Layout { strides: vec![3, 1], guard: 8, poison: 0xff, ..Layout::contiguous(ty) };
+    let mut bytes = vec![0xff; layout.total().unwrap()];
+    for index in 0..4 {
+        bytes[layout.byte_of(index)..][..4].fill(0x3f);
+    }
+    let buffer = Buffer::new(layout.clone(), ());
+    assert_eq!(out_of_bounds("x", &buffer, &bytes), Ok(None));
+    let gap = layout.byte_of(1) + 4;
+    bytes[gap + 3] = 0;
+    let fault = MemoryFault::OutOfBounds { tensor: "x".to_owned(), offset: 11, len: 20 };
+    assert_eq!(out_of_bounds("x", &buffer, &bytes), Ok(Some(fault)));
+}
+
+/// The reference with two streams and graphs. Some results go wrong: element 2 on the second
+/// stream, element 3 from the second replay of a graph on.
+struct Streamed {
+    second_stream: bool,
+    second_replay: bool,
+}
+
+type Shared = Arc<Mutex<Vec<u8>>>;
+
+/// A call that can be made again: operation, variant, and each buffer's layout and bytes.
+struct Recorded {
+    op: Op,
+    variant: String,
+    inputs: Vec<(Layout, Shared)>,
+    outputs: Vec<(Layout, Shared)>,
+    wrong: bool,
+    replays: Cell<u32>,
+}
+
+impl Recorded {
+    fn new(call: &Launch<'_>, wrong: bool) -> Self {
+        let shared = |buffer: &&Buffer| (buffer.layout().clone(), buffer.memory::<Shared>().unwrap().clone());
+        Self {
+            op: call.op.clone(),
+            variant: call.variant.to_owned(),
+            inputs: call.inputs.iter().map(shared).collect(),
+            outputs: call.outputs.iter().map(shared).collect(),
+            wrong,
+            replays: Cell::new(0),
+        }
+    }
+
+    fn run(&self) {
+        let gather = |(layout, bytes): &(Layout, Shared)| layout.gather(&bytes.lock().unwrap()).unwrap();
+        let inputs: Vec<_> = self.inputs.iter().map(gather).collect();
+        let results = Cpu.run(&self.op, &self.variant, &inputs).unwrap();
+        for ((layout, bytes), result) in self.outputs.iter().zip(&results) {
+            layout.scatter(result, &mut bytes.lock().unwrap());
+        }
+    }
+
+    fn spoil(&self, index: usize) {
+        let (layout, bytes) = &self.outputs[0];
+        bytes.lock().unwrap()[layout.byte_of(index)] ^= 1;
+    }
+}
+
+impl Graph for Recorded {
+    fn replay(&self) -> Result<(), BackendError> {
+        self.run();
+        if self.wrong && self.replays.replace(self.replays.get() + 1) > 0 {
+            self.spoil(3);
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Streamed {
+    fn name(&self) -> &str {
+        "streamed"
+    }
+
+    fn device(&self) -> Device {
+        Cpu.device()
+    }
+
+    fn supports(&self, op: &Op) -> Result<(), Unsupported> {
+        Cpu.supports(op)
+    }
+
+    fn variants(&self, op: &Op) -> Vec<String> {
+        Cpu.variants(op)
+    }
+
+    fn stepwise(&self) -> bool {
+        true
+    }
+
+    fn alloc(&self, layout: &Layout) -> Result<Buffer, BackendError> {
+        let bytes = vec![layout.poison; layout.total()?];
+        Ok(Buffer::new(layout.clone(), Shared::new(Mutex::new(bytes))))
+    }
+
+    fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {
+        buffer.memory::<Shared>()?.lock().unwrap().copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
+        let call = Recorded::new(&launch, false);
+        call.run();
+        if self.second_stream && launch.stream == Stream(1) {
+            call.spoil(2);
+        }
+        Ok(())
+    }
+
+    fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
+        Ok(buffer.memory::<Shared>()?.lock().unwrap().clone())
+    }
+
+    fn streams(&self) -> u32 {
+        2
+    }
+
+    fn has_graphs(&self) -> bool {
+        true
+    }
+
+    fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        let [call] = calls else { return Err(BackendError::NoGraphs) };
+        Ok(Box::new(Recorded::new(call, self.second_replay)))
+    }
+}
+
+#[test]
+fn streams_and_replays_give_the_same_bits() {
+    let faults = |second_stream, second_replay| {
+        let x = Tensor::from_codes(TensorType::new(F32, [5]), &[0x3f80_0000; 5]).unwrap();
+        let op = Op::from(Cast::new(F32, E4M3FN));
+        let backend = Streamed { second_stream, second_replay };
+        execute(&backend, &op, "parallel", &[x], Contract::default()).unwrap().faults
+    };
+    let tensor = || "output 0".to_owned();
+    assert_eq!(faults(false, false), []);
+    assert_eq!(faults(true, false), [MemoryFault::Concurrent { tensor: tensor(), count: 1, index: 2 }]);
+    assert_eq!(faults(false, true), [MemoryFault::Replayed { tensor: tensor(), count: 1, index: 3 }]);
 }
