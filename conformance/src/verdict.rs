@@ -75,7 +75,7 @@ pub struct Verdict {
     pub backend: String,
     /// Its variant.
     pub variant: String,
-    /// Name of its device.
+    /// Name of its device, with its number where the run has several.
     pub device: String,
     /// The run's seed.
     pub seed: u64,

@@ -79,13 +79,17 @@ impl Pool {
             return trial.run();
         }
         let mut lease = self.lease(&trial.subject.devices);
-        let verdict = match &self.sanitizer {
+        let number = lease.slot.device.filter(|_| self.several_devices);
+        let mut verdict = match &self.sanitizer {
             Some(sanitizer) if self.isolation.sanitizes(&trial.subject) => {
                 lease.slot.run_under(sanitizer, self, trial)
             }
             _ => lease.slot.run(self, trial),
         };
         drop(lease);
+        if let Some(number) = number {
+            verdict.device += &format!(" (device {number})");
+        }
         trial.settle(verdict)
     }
 
