@@ -304,8 +304,10 @@ fn backends(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
 fn cuda(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     let device = selection.device;
     let probe = plumbline_gpu::device::probe();
-    if device.is_some() {
-        probe.require()?;
+    match probe.usable() {
+        Err(why) if device.is_some() => return Err(why.into()),
+        Err(_) => return Ok(Vec::new()),
+        Ok(_) => (),
     }
     let number = |found: &DeviceInfo| found.ordinal;
     let wanted = |found: &&DeviceInfo| device.is_none_or(|device| device == found.ordinal);

@@ -8,7 +8,7 @@ __device__ __forceinline__ u64 cast_all(const u32 *x, u8 *y, u64 count)
     return i;
 }
 
-// Writes through a null pointer.
+// Writes to an address that is in no allocation.
 extern "C" __global__ void illegal_address(const u32 *x, u8 *y, u64 count)
 {
     if (cast_all(x, y, count) == 0) *reinterpret_cast<volatile u32 *>(16) = 1;

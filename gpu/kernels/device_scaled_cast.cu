@@ -39,7 +39,7 @@ __device__ __noinline__ Factors factors(float a, ScaleOp op, Tiny tiny, Special 
 
 template <int N>
 __device__ __forceinline__ void device_scaled_cast(const Code<FROM> *x, Code<TO> *y, u64 count, const float *a,
-                                                   u32 *dequant, u64 extent, u64 scales, ScaleOp op, Tiny tiny,
+                                                   u64 extent, u64 scales, ScaleOp op, Tiny tiny,
                                                    Special special, const u32 *random, Policy policy)
 {
     const bool is_default = policy.is_default();
@@ -52,22 +52,24 @@ __device__ __forceinline__ void device_scaled_cast(const Code<FROM> *x, Code<TO>
             out[i] = encode_result<TO>(scaled, is_default, policy, random ? random[index + i] : 0);
         }
     });
-    const u64 threads = u64(gridDim.x) * blockDim.x;
-    for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < scales; i += threads) {
-        dequant[i] = result_bits(factors(a[i], op, tiny, special).dequant);
-    }
 }
 
-extern "C" __global__ void wide(const Code<FROM> *x, Code<TO> *y, u64 count, const float *a, u32 *dequant, u64 extent,
+extern "C" __global__ void wide(const Code<FROM> *x, Code<TO> *y, u64 count, const float *a, u64 extent,
                                 u64 scales, ScaleOp op, Tiny tiny, Special special, const u32 *random, Policy policy)
 {
-    device_scaled_cast<VECTOR<Code<FROM>, Code<TO>>>(x, y, count, a, dequant, extent, scales, op, tiny, special,
+    device_scaled_cast<VECTOR<Code<FROM>, Code<TO>>>(x, y, count, a, extent, scales, op, tiny, special,
                                                      random, policy);
 }
 
-extern "C" __global__ void single(const Code<FROM> *x, Code<TO> *y, u64 count, const float *a, u32 *dequant,
-                                  u64 extent, u64 scales, ScaleOp op, Tiny tiny, Special special, const u32 *random,
+extern "C" __global__ void single(const Code<FROM> *x, Code<TO> *y, u64 count, const float *a, u64 extent, u64 scales, ScaleOp op, Tiny tiny, Special special, const u32 *random,
                                   Policy policy)
 {
-    device_scaled_cast<1>(x, y, count, a, dequant, extent, scales, op, tiny, special, random, policy);
+    device_scaled_cast<1>(x, y, count, a, extent, scales, op, tiny, special, random, policy);
+}
+
+// Apart from the casts, which read `a`: the two may be one tensor.
+extern "C" __global__ void dequant(const float *a, u32 *y, u64 scales, Tiny tiny, Special special)
+{
+    const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < scales) y[i] = result_bits(factors(a[i], ScaleOp::Multiply, tiny, special).dequant);
 }

@@ -136,13 +136,13 @@ __device__ __forceinline__ Code<Target> convert_ieee(Code<Source> code)
     } else return convert<Source, Target>(code, IEEE, 0);
 }
 
+// The bits of an arithmetic result, NaN canonical.
+__device__ __forceinline__ u32 result_bits(float x) { return is_nan(x) ? 0x7fffffffu : __float_as_uint(x); }
+
 // The code of an arithmetic result: a NaN is positive, whatever sign it has.
 template <Format Target>
 __device__ __forceinline__ Code<Target> encode_result(float x, bool is_default, Policy policy, u32 random)
 {
-    const u32 bits = is_nan(x) ? 0x7fffffffu : __float_as_uint(x);
+    const u32 bits = result_bits(x);
     return is_default ? convert_default<F32, Target>(bits) : convert<F32, Target>(bits, policy, random);
 }
-
-// The bits of an arithmetic result, NaN canonical.
-__device__ __forceinline__ u32 result_bits(float x) { return is_nan(x) ? 0x7fffffffu : __float_as_uint(x); }

@@ -21,10 +21,10 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Bytes per second of the median run.
+    /// Milliseconds of the median run.
     #[must_use]
-    pub fn bytes_per_second(&self) -> f64 {
-        self.bytes as f64 / f64::from(self.millis[self.millis.len() / 2]) * 1e3
+    pub fn median(&self) -> Option<f32> {
+        self.millis.get(self.millis.len() / 2).copied()
     }
 }
 
@@ -57,14 +57,15 @@ impl Cuda {
     /// Measures a copy and the kernels on tensors of that many elements, taking turns: each
     /// runs once per round.
     pub fn bandwidth(&self, elements: usize, rounds: usize) -> Result<Vec<Bandwidth>, BackendError> {
-        let largest = 4 * elements;
+        // Whole vectors of 16 bytes.
+        let largest = (4 * elements).next_multiple_of(16);
         let x = self.filled(largest)?;
         let y = self.alloc(&Layout::contiguous(TensorType::new(DType::U8, [largest])))?;
         let (x, y) = (view(&x)?.address, view(&y)?.address);
         let mut runs = vec![(
             "copy".to_owned(),
             2 * largest as u64,
-            self.prepare(vec![Step::Copy { from: x, to: y, bytes: largest }])?,
+            self.load(vec![Step::Copy { from: x, to: y, bytes: largest }])?,
         )];
         for op in operations() {
             let input = TensorType::new(source(&op), [elements]);
@@ -80,8 +81,8 @@ impl Cuda {
                     op => format!("{} {}, {variant}", op.name(), source(op)),
                 };
                 // A warp for all of the tensor is no way to read it.
-                if variant != "warps" {
-                    runs.push((name, bytes, self.prepare(plan)?));
+                if variant != ops::WARPS {
+                    runs.push((name, bytes, self.load(plan)?));
                 }
             }
         }
@@ -108,7 +109,7 @@ impl Cuda {
     fn filled(&self, bytes: usize) -> Result<Buffer, BackendError> {
         let buffer = self.alloc(&Layout::contiguous(TensorType::new(DType::U8, [bytes])))?;
         let address: CUdeviceptr = view(&buffer)?.address;
-        self.prepare(vec![crate::sweep::generate(F32, address, 0, bytes as u64 / 4)])?.queue()?;
+        self.load(vec![crate::sweep::generate(F32, address, 0, bytes as u64 / 4)])?.queue()?;
         Ok(buffer)
     }
 }

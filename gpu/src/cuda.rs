@@ -133,7 +133,7 @@ impl Cuda {
 
     /// Steps that are no launch of an operation, with their kernels loaded: what sweeps and
     /// measurements are made of.
-    pub(crate) fn prepare(&self, steps: Vec<Step>) -> Result<Prepared<'_>, BackendError> {
+    pub(crate) fn load(&self, steps: Vec<Step>) -> Result<Prepared<'_>, BackendError> {
         let session = self.session()?;
         let ready = steps.into_iter().map(|step| session.ready(step, &self.cubins));
         let steps = ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))?;
@@ -146,7 +146,7 @@ impl Cuda {
         work: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<(T, f32), BackendError> {
         let session = self.session()?;
-        let stream = session.stream(Stream::default());
+        let stream = &session.streams[0];
         let event = || {
             let event = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT));
             event.named("cuEventRecord").map_err(|error| session.fault(error))
@@ -168,8 +168,8 @@ pub(crate) struct Prepared<'a> {
 impl Prepared<'_> {
     /// Queues all of them on the first stream.
     pub(crate) fn queue(&self) -> Result<(), BackendError> {
-        let stream = self.session.stream(Stream::default());
-        let queued = self.steps.iter().try_for_each(|step| step.queue(stream));
+        let stream = &self.session.streams[0];
+        let queued = self.steps.iter().try_for_each(|step| self.session.queue(step, stream));
         queued.map_err(|error| self.session.fault(error))
     }
 }
@@ -190,8 +190,19 @@ impl Session {
         self.context.bind_to_thread().named("cuCtxSetCurrent")
     }
 
-    fn stream(&self, stream: Stream) -> &Arc<CudaStream> {
-        &self.streams[stream.0 as usize % STREAMS]
+    fn stream(&self, stream: Stream) -> Result<&Arc<CudaStream>, BackendError> {
+        self.streams.get(stream.0 as usize).ok_or_else(|| BackendError::Failed {
+            call: format!("stream {}", stream.0),
+            why: format!("there are {STREAMS} streams, from 0"),
+        })
+    }
+
+    fn queue(&self, step: &Ready, stream: &CudaStream) -> Result<(), CudaError> {
+        if let Ready::Kernel { call, .. } = step {
+            let name = format!("{} of {}", call.entry, call.unit);
+            *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        }
+        step.queue(stream)
     }
 
     /// Waits for all work on the device.
@@ -226,8 +237,8 @@ impl Session {
 
     fn function(&self, unit: &Unit, entry: &'static str, cubins: &Cubins) -> Result<Function, CudaError> {
         let key = (unit.to_string(), entry);
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(&key) {
+        let functions = || self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions().get(&key) {
             return Ok(function.clone());
         }
         let cubin = cubins.get(unit)?;
@@ -235,7 +246,7 @@ impl Session {
         let function = module.load_function(entry).named(format!("cuModuleGetFunction of {entry}"))?;
         let parameters = parameters(&function)?;
         let function = Function { function, parameters };
-        functions.insert(key, function.clone());
+        functions().insert(key, function.clone());
         Ok(function)
     }
 
@@ -253,7 +264,6 @@ impl Session {
         }
         match u32::try_from(call.blocks) {
             Ok(blocks) if blocks <= i32::MAX as u32 => {
-                *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = entry();
                 Ok(Ready::Kernel { function: function.function, call, blocks })
             }
             _ => Err(CudaError::Grid { entry: entry(), blocks: call.blocks }),
@@ -345,7 +355,11 @@ pub(crate) fn view(buffer: &Buffer) -> Result<View, BackendError> {
     if layout.strides != layout.ty.contiguous_strides() {
         return Err(Unsupported("takes contiguous tensors".to_owned()).into());
     }
-    Ok(View { address: memory.address + (layout.guard + layout.offset) as u64, ty: layout.ty.clone() })
+    let address = memory.address + (layout.guard + layout.offset) as u64;
+    if !address.is_multiple_of(layout.ty.dtype.bytes() as u64) {
+        return Err(Unsupported("takes elements aligned to their size".to_owned()).into());
+    }
+    Ok(View { address, ty: layout.ty.clone() })
 }
 
 impl Backend for Cuda {
@@ -413,8 +427,8 @@ impl Backend for Cuda {
     fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
         let session = self.session()?;
         let steps = self.ready(session, launch)?;
-        let stream = session.stream(launch.stream);
-        let queued = steps.iter().try_for_each(|step| step.queue(stream));
+        let stream = session.stream(launch.stream)?;
+        let queued = steps.iter().try_for_each(|step| session.queue(step, stream));
         queued.map_err(|error| session.fault(error))
     }
 
@@ -458,24 +472,29 @@ impl Backend for Cuda {
                 memory.push(buffer.memory::<Shared>()?.clone());
             }
         }
-        let stream = session.stream(Stream::default());
+        // A stream of its own: whatever else is queued meanwhile must not be recorded.
+        let stream = session.context.new_stream().named("cuStreamCreate");
+        let stream = &stream.map_err(|error| session.fault(error))?;
         let record = || {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             stream.begin_capture(mode).named("cuStreamBeginCapture")?;
-            let queued = steps.iter().try_for_each(|step| step.queue(stream));
+            let queued = steps.iter().try_for_each(|step| session.queue(step, stream));
             // Ended in either case, or the stream stays in capture.
             let graph = stream.end_capture(sys::CUgraphInstantiate_flags(0)).named("cuStreamEndCapture");
             queued?;
             graph
         };
         let graph = record().map_err(|error| session.fault(error))?;
-        Ok(Box::new(Recorded { session, graph, _memory: memory }))
+        let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Box::new(Recorded { session, kernel, graph, _memory: memory }))
     }
 }
 
 /// Calls recorded as a graph.
 struct Recorded<'a> {
     session: &'a Session,
+    /// The last kernel.
+    kernel: String,
     /// None where the calls have no steps.
     graph: Option<CudaGraph>,
     /// What the graph's kernels read and write.
@@ -485,6 +504,7 @@ struct Recorded<'a> {
 impl Graph for Recorded<'_> {
     fn replay(&self) -> Result<(), BackendError> {
         let Some(graph) = &self.graph else { return Ok(()) };
+        self.kernel.clone_into(&mut self.session.queued.lock().unwrap_or_else(PoisonError::into_inner));
         self.session
             .bind()
             .and_then(|()| graph.launch().named("cuGraphLaunch"))

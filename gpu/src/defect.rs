@@ -1,7 +1,7 @@
 //! Kernels that are wrong on purpose, to see that the harness says so and goes on.
 
 use crate::module::{Source, Unit};
-use crate::plan::{Argument, Call, Step, View};
+use crate::plan::{Argument, Call, Step, THREADS, View};
 use plumbline_reference::format::{E4M3FN, F32};
 use plumbline_reference::ops::{Cast, Op};
 
@@ -60,8 +60,8 @@ impl Defect {
         Some(vec![Step::Kernel(Call {
             unit: unit(),
             entry,
-            blocks: x.count().div_ceil(256),
-            threads: 256,
+            blocks: x.count().div_ceil(THREADS.into()),
+            threads: THREADS,
             arguments,
         })])
     }

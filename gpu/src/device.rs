@@ -8,6 +8,7 @@
 
 mod loader;
 
+use crate::module::SM_80;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
@@ -23,6 +24,9 @@ pub struct Version {
     /// Third number, where the library tells it.
     pub patch: Option<u32>,
 }
+
+/// The oldest CUDA whose functions and results are those that are called here.
+const OLDEST_CUDA: Version = Version { major: 13, minor: 0, patch: None };
 
 impl Version {
     /// From CUDA's own encoding, in which 13000 is 13.0.
@@ -151,6 +155,26 @@ pub enum Fault {
     /// The driver works and lists no device.
     #[error("the driver lists no device")]
     NoDevice,
+    /// A library or the driver is older than what is called needs.
+    #[error("{component} {found} is older than {needed}")]
+    TooOld {
+        /// What is too old.
+        component: Component,
+        /// Its version; of the driver, the newest CUDA that it runs.
+        found: Version,
+        /// The oldest that serves.
+        needed: Version,
+    },
+    /// A device is older than any that the kernels are for.
+    #[error("{name} is {found}, older than {needed}")]
+    OldDevice {
+        /// The device.
+        name: String,
+        /// Its compute capability.
+        found: ComputeCapability,
+        /// The oldest that serves.
+        needed: ComputeCapability,
+    },
 }
 
 struct OfDevice(Option<u32>);
@@ -210,6 +234,9 @@ impl Fault {
                 }
                 _ => "check the driver with `nvidia-smi`",
             },
+            Fault::TooOld { component: Driver, .. } => "update the NVIDIA driver to one for CUDA >= 13",
+            Fault::TooOld { .. } => "install CUDA toolkit >= 13 and put its folder first in LD_LIBRARY_PATH",
+            Fault::OldDevice { .. } => "use a GPU of compute capability 8.0 or newer",
             Fault::Call { .. } => "reinstall CUDA toolkit >= 13",
             Fault::NoDevice => MAKE_VISIBLE,
         }
@@ -239,7 +266,7 @@ impl Serialize for Fault {
                 map.serialize_entry("code", code)?;
                 map.serialize_entry("error", error)?;
             }
-            Fault::NoDevice => {}
+            Fault::NoDevice | Fault::TooOld { .. } | Fault::OldDevice { .. } => {}
         }
         map.end()
     }
@@ -354,6 +381,26 @@ impl Probe {
         self.devices.first().ok_or_else(|| NoDevice { fault: self.no_device().clone() })
     }
 
+    /// The first device that the kernels run on, with a driver and a compiler that are new
+    /// enough for what is called of them.
+    pub fn usable(&self) -> Result<&DeviceInfo, NoDevice> {
+        let no_device = |fault: Fault| NoDevice { fault };
+        let device = self.require()?;
+        let driver = self.driver.as_ref().map_err(|fault| no_device(fault.clone()))?;
+        let nvrtc = self.nvrtc.as_ref().map_err(|fault| no_device(fault.clone()))?;
+        let versions = [(Component::Driver, driver.cuda), (Component::Nvrtc, nvrtc.version)];
+        for (component, found) in versions {
+            if found < OLDEST_CUDA {
+                return Err(no_device(Fault::TooOld { component, found, needed: OLDEST_CUDA }));
+            }
+        }
+        if device.compute_capability < SM_80 {
+            let (name, found) = (device.name.clone(), device.compute_capability);
+            return Err(no_device(Fault::OldDevice { name, found, needed: SM_80 }));
+        }
+        Ok(device)
+    }
+
     /// Why there is no device, if there is none.
     fn no_device(&self) -> &Fault {
         match &self.driver {
@@ -433,9 +480,9 @@ pub fn probe() -> &'static Probe {
     })
 }
 
-/// The first usable device of this machine.
+/// The first device of this machine that the kernels run on.
 pub fn require() -> Result<&'static DeviceInfo, NoDevice> {
-    probe().require()
+    probe().usable()
 }
 
 fn kernel_version() -> Option<String> {

@@ -19,7 +19,7 @@ pub mod device;
 mod error;
 pub mod module;
 mod ops;
-pub mod plan;
+mod plan;
 
 mod sweep;
 

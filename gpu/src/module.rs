@@ -97,6 +97,16 @@ impl Unit {
         Self { source, defines, since: SM_80 }
     }
 
+    /// A unit for the conversion between two formats.
+    pub(crate) fn between(source: Source, from: Format, to: Format) -> Self {
+        Self::new(source, vec![("FROM", constant(from)), ("TO", constant(to))])
+    }
+
+    /// A unit for one format.
+    pub(crate) fn from(source: Source, from: Format) -> Self {
+        Self::new(source, vec![("FROM", constant(from))])
+    }
+
     /// The compiler's options for an architecture. Contraction, flushing to zero and
     /// approximate division are off: each changes results.
     fn options(&self, arch: ComputeCapability) -> Vec<String> {
@@ -114,7 +124,8 @@ impl Unit {
         fixed.into_iter().map(str::to_owned).chain([arch]).chain(defines).collect()
     }
 
-    /// Everything that goes into the compiled code.
+    /// Everything that goes into the compiled code. NVRTC does not tell the last number of its
+    /// version, so two builds of one release share their code.
     fn key(&self, arch: ComputeCapability, compiler: Version) -> String {
         let mut key = format!("NVRTC {compiler}\n{}.cu\n{}\n", self.source.name, self.source.text);
         for (name, text) in HEADERS.iter() {

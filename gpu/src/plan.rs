@@ -117,7 +117,7 @@ impl View {
 }
 
 /// Threads of a block of every elementwise kernel.
-const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
 
 /// A kernel with one result per element: the first entry where both tensors are aligned for
 /// its vectors, else the second, which takes single elements. Its first arguments are x, y and

@@ -3,9 +3,9 @@
 //! sums of a digest come back, or, for a recording, the inputs at which the result changes.
 
 use crate::cuda::{Cuda, view};
-use crate::module::{Source, Unit, constant};
+use crate::module::{Source, Unit};
 use crate::ops;
-use crate::plan::{Argument, Call, Step, View};
+use crate::plan::{Argument, Call, Step, THREADS, View};
 use plumbline_reference::backend::{Backend, BackendError, Buffer, Layout};
 use plumbline_reference::format::Format;
 use plumbline_reference::ops::{Cast, Op};
@@ -13,7 +13,6 @@ use plumbline_reference::{DType, TensorType};
 use std::ops::Range;
 
 const SOURCE: Source = Source { name: "sweep", text: include_str!("../kernels/sweep.cu") };
-const THREADS: u32 = 256;
 /// Inputs that one thread of `check` takes.
 const RUN: u64 = 16;
 /// Inputs on the device at once, at most: the digest's sums of so many chunks keep it busy.
@@ -34,14 +33,10 @@ pub struct SweepOnDevice {
     pub millis: f32,
 }
 
-fn unit(from: Format, to: Format) -> Unit {
-    Unit::new(SOURCE, vec![("FROM", constant(from)), ("TO", constant(to))])
-}
-
 /// Every unit that some sweep needs.
 pub(crate) fn units() -> Vec<Unit> {
     use plumbline_reference::format::ALL;
-    ALL.into_iter().flat_map(|from| ALL.map(|to| unit(from, to))).collect()
+    ALL.into_iter().flat_map(|from| ALL.map(|to| Unit::between(SOURCE, from, to))).collect()
 }
 
 fn call(unit: &Unit, entry: &'static str, threads: u64, arguments: &[u64]) -> Step {
@@ -54,11 +49,11 @@ fn call(unit: &Unit, entry: &'static str, threads: u64, arguments: &[u64]) -> St
     })
 }
 
-/// Writes the codes at indices from `start` on, a multiple of 16 bytes of them.
+/// Writes the codes at indices from `start` on, as many as whole vectors of 16 bytes hold.
 pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
     // Any target serves: inputs do not depend on it.
     call(
-        &unit(format, format),
+        &Unit::between(SOURCE, format, format),
         "generate",
         count * u64::from(format.storage_bits / 8) / 16,
         &[address, start, count],
@@ -76,10 +71,17 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Memory for that many inputs, or fewer where the device has too little for them.
-    fn new(cuda: &Cuda, cast: &'a Cast, variant: &'a str, inputs: u64) -> Result<Self, BackendError> {
+    /// Memory for that many inputs, or fewer where the device has too little for them, but for
+    /// a chunk, a power of two, at least.
+    fn new(
+        cuda: &Cuda,
+        cast: &'a Cast,
+        variant: &'a str,
+        inputs: u64,
+        chunk: u64,
+    ) -> Result<Self, BackendError> {
         let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
-        let fits = (cuda.info().memory_bytes / PART_OF_MEMORY / bytes).max(1 << 17);
+        let fits = (cuda.info().memory_bytes / PART_OF_MEMORY / bytes).max(chunk);
         // A power of two, so that chunks fill it.
         let inputs = if inputs <= fits { inputs } else { 1 << fits.ilog2() };
         let (x, y) = (cuda.elements(cast.from, inputs)?, cuda.elements(cast.to, inputs)?);
@@ -126,7 +128,7 @@ impl Cuda {
         if count == 0 {
             return Ok(SweepOnDevice::default());
         }
-        let batch = Batch::new(self, cast, variant, BATCH.min(count * chunk))?;
+        let batch = Batch::new(self, cast, variant, BATCH.min(count * chunk), chunk)?;
         let table: Vec<u8> =
             steps.iter().flat_map(|&(start, code)| [start, code]).flat_map(u64::to_le_bytes).collect();
         let table_on_device = self.bytes(table.len() as u64)?;
@@ -134,7 +136,7 @@ impl Cuda {
         let mismatches = self.bytes(4 * count)?;
         let sums = self.bytes(32 * count)?;
 
-        let unit = unit(cast.from, cast.to);
+        let unit = Unit::between(SOURCE, cast.from, cast.to);
         let call = |entry, threads, arguments: &[u64]| call(&unit, entry, threads, arguments);
         let words = chunk * u64::from(cast.to.storage_bits / 8) / 8;
         let mut plan = Vec::new();
@@ -153,7 +155,7 @@ impl Cuda {
             plan.push(call("digest", 4 * batched, &[y, words, batched, sums.1 + 32 * done]));
             done += batched;
         }
-        let ready = self.prepare(plan)?;
+        let ready = self.load(plan)?;
         let (mismatches, millis) = self
             .timed(|| ready.queue())
             .and_then(|((), millis)| Ok((self.download(&mismatches.0)?, millis)))?;
@@ -176,18 +178,23 @@ impl Cuda {
     /// The first index of each step of a cast's results over all its inputs, ascending from 0,
     /// and the result there: what the device does, whatever is right.
     pub fn steps(&self, cast: &Cast, variant: &str) -> Result<Vec<(u64, u64)>, BackendError> {
-        let count = 1 << cast.from.code_bits();
-        let batch = Batch::new(self, cast, variant, BATCH.min(count))?;
+        let bits = cast.from.code_bits();
+        if bits > 32 {
+            let call = format!("steps of cast from {}", cast.from);
+            return Err(BackendError::Failed { call, why: format!("it has 2^{bits} codes, more than 2^32") });
+        }
+        let count = 1 << bits;
+        let batch = Batch::new(self, cast, variant, BATCH.min(count), 1)?;
         let list = self.bytes(16 * LISTED)?;
         let listed = self.bytes(8)?;
-        let unit = unit(cast.from, cast.to);
+        let unit = Unit::between(SOURCE, cast.from, cast.to);
         let mut plan = Vec::new();
         for start in (0..count).step_by(batch.inputs as usize) {
             plan.extend(batch.results(start, batch.inputs)?);
             let arguments = [batch.y.1, start, batch.inputs, list.1, LISTED, listed.1];
             plan.push(call(&unit, "steps", batch.inputs, &arguments));
         }
-        self.prepare(plan)?.queue()?;
+        self.load(plan)?.queue()?;
         let words = |bytes: &[u8]| -> Vec<u64> {
             bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
         };

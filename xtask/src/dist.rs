@@ -53,7 +53,7 @@ pub fn dist(args: &Dist) -> Result<ExitCode> {
     let metadata = build::metadata(if args.native { build::host()? } else { TRIPLE.to_owned() })?;
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => default_out(&metadata)?,
+        None => default_out(&metadata, args.native)?,
     };
     check_replaceable(&out)?;
     let executable = build_stripped(args.native)?;
@@ -64,7 +64,7 @@ pub fn dist(args: &Dist) -> Result<ExitCode> {
         "the executable needs glibc {}, newer than {OLDEST_GLIBC}; update cargo-zigbuild",
         needs.glibc
     );
-    assemble(&out, &executable, &version_text(&needs), &metadata)?;
+    assemble(&out, &executable, &version_text(&needs, args.native), &metadata)?;
     let size = folder_size(&out)?;
     ensure!(
         size <= MAX_BYTES,
@@ -75,9 +75,9 @@ pub fn dist(args: &Dist) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn default_out(metadata: &Value) -> Result<PathBuf> {
+fn default_out(metadata: &Value, native: bool) -> Result<PathBuf> {
     let target = metadata["target_directory"].as_str().context("cargo names no target directory")?;
-    Ok(Path::new(target).join("dist").join(format!("plumbline-{}-linux", env::consts::ARCH)))
+    Ok(Path::new(target).join("dist").join(format!("plumbline-{}-linux", architecture(native))))
 }
 
 /// What is there already must be nothing, or an earlier result.
@@ -115,17 +115,22 @@ fn build_stripped(native: bool) -> Result<PathBuf> {
     })
 }
 
-fn version_text(needs: &Needs) -> String {
+fn version_text(needs: &Needs, native: bool) -> String {
     let mut text = format!("plumbline {}\n", env!("CARGO_PKG_VERSION"));
     // A source archive has no commit to name.
     if let Some(commit) = git(&["rev-parse", "HEAD"]) {
         let changed = git(&["status", "--porcelain"]).is_none_or(|changes| !changes.is_empty());
         let _ = writeln!(text, "commit    {commit}{}", if changed { ", with changes" } else { "" });
     }
-    let _ = writeln!(text, "machine   {} Linux", env::consts::ARCH);
+    let _ = writeln!(text, "machine   {} Linux", architecture(native));
     let _ = writeln!(text, "glibc     {} or newer", needs.glibc);
     let _ = writeln!(text, "libraries {}", needs.libraries.join(" "));
     text
+}
+
+/// The processor that the executable is for.
+fn architecture(native: bool) -> &'static str {
+    if native { env::consts::ARCH } else { TRIPLE.split('-').next().unwrap_or(TRIPLE) }
 }
 
 fn git(args: &[&str]) -> Option<String> {

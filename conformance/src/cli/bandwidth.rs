@@ -1,7 +1,7 @@
 //! `plumbline bandwidth`: how fast the CUDA kernels move memory, beside a copy.
 
 use anyhow::Context;
-use plumbline_gpu::{Cuda, module::Cache};
+use plumbline_gpu::{Bandwidth, Cuda, module::Cache};
 use plumbline_reference::Backend;
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 #[derive(Debug, clap::Args)]
 pub struct BandwidthArgs {
     /// Elements of each tensor
-    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1024..=1 << 34))]
+    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1024..=1 << 31))]
     elements: u64,
     /// Runs of each kernel, of which the median counts
     #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -21,7 +21,9 @@ pub(super) fn run(args: &BandwidthArgs) -> anyhow::Result<String> {
     let device = plumbline_gpu::device::require()?;
     let cuda = Cuda::new(plumbline_gpu::device::probe(), device, Cache::of_user());
     let measured = cuda.bandwidth(args.elements as usize, args.rounds.into())?;
-    let copy = measured.first().context("nothing was measured")?.bytes_per_second();
+    let rate =
+        |run: &Bandwidth| run.median().map(|millis| (millis, run.bytes as f64 / f64::from(millis) * 1e3));
+    let (_, copy) = measured.first().and_then(rate).context("nothing was measured")?;
     let mut text = format!(
         "{}, {} elements, median of {} rounds\n\n\
          | kernel | ms | TB/s | of the copy |\n|---|---:|---:|---:|\n",
@@ -30,15 +32,9 @@ pub(super) fn run(args: &BandwidthArgs) -> anyhow::Result<String> {
         args.rounds
     );
     for run in &measured {
-        let rate = run.bytes_per_second();
-        let millis = run.millis[run.millis.len() / 2];
-        let _ = writeln!(
-            text,
-            "| {} | {millis:.3} | {:.2} | {:.0}% |",
-            run.name,
-            rate / 1e12,
-            100.0 * rate / copy
-        );
+        let (millis, rate) = rate(run).context("nothing was measured")?;
+        let (terabytes, percent) = (rate / 1e12, 100.0 * rate / copy);
+        let _ = writeln!(text, "| {} | {millis:.3} | {terabytes:.2} | {percent:.0}% |", run.name);
     }
     Ok(text)
 }

@@ -214,6 +214,8 @@ fn summary(
         .iter()
         .map(|(name, count)| format!("{name}: {count} operations with a waiver on this backend"))
         .collect();
+    let isolated = targets.isolated.iter();
+    missing.extend(isolated.map(|name| format!("{name}: its trials need processes of their own")));
     let kinds = Targets::operations();
     let strange: Vec<_> = Op::NAMES.iter().copied().filter(|name| !kinds.contains(name)).collect();
     if !strange.is_empty() {

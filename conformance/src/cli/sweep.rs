@@ -335,7 +335,10 @@ fn report(judged: &str, comparison: &Comparison, cast: &Cast, swept: &Swept, too
             writeln!(text, "  {} x {fault}, first: {input} gives {got}, right is {right}", mismatches.count);
     }
     if *unexplained > 0 {
-        let _ = writeln!(text, "  {unexplained} more in later inputs, not sorted by kind");
+        let _ = writeln!(
+            text,
+            "  {unexplained} more, not sorted by kind: in later inputs, or right when cast again"
+        );
     }
     text
 }

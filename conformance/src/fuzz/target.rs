@@ -58,6 +58,8 @@ pub struct Targets {
     pub targets: Vec<Target>,
     /// Names of targets of which some operations are left out as waived, and how many.
     pub waived: BTreeMap<String, usize>,
+    /// Backends that are left out because their trials need processes of their own.
+    pub isolated: Vec<String>,
 }
 
 /// Samples that are drawn from the same pools of bits.
@@ -70,6 +72,11 @@ impl Targets {
     pub fn new(subjects: &[Subject], waived: impl Fn(&Subject, &str) -> Vec<Op>) -> Self {
         let mut all = Self::default();
         for subject in subjects {
+            // It could take this process down, and everything found before with it.
+            if subject.isolated {
+                all.isolated.push(subject.backend.name().to_owned());
+                continue;
+            }
             for kind in KINDS {
                 all.add(subject, kind, &waived);
             }

@@ -13,7 +13,7 @@ const EXPLAINED: usize = 64;
 pub struct Swept {
     /// What any sweep finds. Mismatches beyond the explained chunks are in `unexplained`.
     pub findings: Findings,
-    /// Mismatches whose kind was not asked for, being too many.
+    /// Mismatches without a kind: too many to be judged again, or right the second time.
     pub unexplained: u64,
     /// Milliseconds of the device's time, if it was not the host that swept.
     pub millis: Option<f32>,
@@ -43,10 +43,8 @@ impl Sweep<'_> {
             Oracle::Nothing => &[],
             Oracle::Backend { .. } => return self.run(&|_| ()).map(Swept::of_host),
         };
-        // Chunks are counted from input 0, as whole ones.
-        let first = self.inputs.start.div_ceil(CHUNK).min(self.inputs.end.div_ceil(CHUNK));
-        let last = (self.inputs.end / CHUNK).max(first);
-        if first == last || !self.inputs.start.is_multiple_of(CHUNK) {
+        let (first, last) = (self.inputs.start / CHUNK, self.inputs.end / CHUNK);
+        if !self.inputs.start.is_multiple_of(CHUNK) || first == last {
             return self.run(&|_| ()).map(Swept::of_host);
         }
         let swept = cuda.sweep(&self.cast, self.variant, first..last, CHUNK, steps)?;
@@ -54,14 +52,14 @@ impl Sweep<'_> {
         let mut findings = Findings::default();
         let (mut explained, mut unexplained) = (0, 0);
         for (chunk, (&mismatches, sums)) in (first..last).zip(swept.mismatches.iter().zip(&swept.sums)) {
-            let of_chunk = if mismatches > 0 && explained < EXPLAINED {
+            // The digest is that of the pass that was judged, whatever a second one gives.
+            let digest = digest::finished(bytes, &[], *sums);
+            let mut of_chunk = Findings { inputs: CHUNK, mismatches: BTreeMap::new(), digest };
+            if mismatches > 0 && explained < EXPLAINED {
                 explained += 1;
-                self.chunk(&op, chunk * CHUNK..(chunk + 1) * CHUNK)?
-            } else {
-                unexplained += u64::from(mismatches);
-                let digest = digest::finished(bytes, &[], *sums);
-                Findings { inputs: CHUNK, mismatches: BTreeMap::new(), digest }
-            };
+                of_chunk.mismatches = self.chunk(&op, chunk * CHUNK..(chunk + 1) * CHUNK)?.mismatches;
+            }
+            unexplained += u64::from(mismatches).saturating_sub(of_chunk.mismatched());
             findings = findings.followed_by(of_chunk);
         }
         if last * CHUNK < self.inputs.end {

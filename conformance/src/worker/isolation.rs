@@ -41,9 +41,12 @@ pub enum IsolationError {
     EndsProcess(crate::adapter::DemoFault),
     /// The sanitizer was asked for.
     #[error(
-        "no compute-sanitizer on the PATH or in /usr/local/cuda/bin; install the CUDA toolkit, or leave out `--sanitize`"
+        "no compute-sanitizer on the PATH, or in the folder `bin` of CUDA_HOME or /usr/local/cuda; install the CUDA toolkit, or leave out `--sanitize`"
     )]
     NoSanitizer,
+    /// There is no trial for it.
+    #[error("`--sanitize` watches CUDA trials, and there are none; choose `--backend cuda`, or leave it out")]
+    NothingToSanitize,
 }
 
 impl Isolation {

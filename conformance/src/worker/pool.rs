@@ -60,6 +60,9 @@ impl Pool {
         let isolated = registry.trials.iter().filter(|trial| isolation.holds(&trial.subject));
         let names = isolated.map(|trial| trial.name.clone()).collect();
         let sanitizer = isolation.sanitize.map(Sanitizer::find).transpose()?;
+        if sanitizer.is_some() && devices.is_empty() {
+            return Err(IsolationError::NothingToSanitize);
+        }
         Ok(Self {
             sanitizer,
             names,
@@ -164,39 +167,45 @@ impl Slot {
         let mut command = pool.command(self.device);
         command.arg(sanitizer::exact());
         let (command, report) = sanitizer.wrap(&command);
-        self.worker = Some(pool.start_as(command, std::slice::from_ref(&trial.name)));
-        let verdict = self.run(pool, trial);
-        let end = match self.worker.take() {
-            Some(Ok(process)) => process.finish(pool.isolation.timeout),
-            _ => None,
+        let started = pool.start_as(command, std::slice::from_ref(&trial.name));
+        let (verdict, end) = match started {
+            Err(failed) => (not_started(trial, &failed), None),
+            Ok(mut process) => {
+                let (verdict, _) = self.ask(&mut process, pool, trial);
+                (verdict, process.finish(pool.isolation.timeout))
+            }
         };
         sanitizer.judge(verdict, end, &report)
     }
 
     /// The verdict on a trial, before waivers.
     fn run(&mut self, pool: &Pool, trial: &Trial) -> Verdict {
-        let (start, timeout) = (Instant::now(), pool.isolation.timeout);
-        let process = match self.process(pool) {
+        let mut process = match self.process(pool) {
             Ok(process) => process,
-            Err(Failed { failure, stderr }) => {
-                let why = failure.words("said nothing", STARTUP);
-                let message = format!("no worker could be started: the last of {STARTS} {why}");
-                let verdict = trial.unjudged(Outcome::Crashed, Some(message), Needs::default());
-                return Verdict { stderr: stderr.clone(), ..verdict };
+            Err(failed) => {
+                let verdict = not_started(trial, &failed);
+                self.worker = Some(Err(failed));
+                return verdict;
             }
         };
+        let (verdict, of_use) = self.ask(&mut process, pool, trial);
+        if of_use {
+            self.worker = Some(Ok(process));
+        }
+        verdict
+    }
+
+    /// The verdict that a worker gives, and whether it can be used again.
+    fn ask(&self, process: &mut Process, pool: &Pool, trial: &Trial) -> (Verdict, bool) {
+        let (start, timeout) = (Instant::now(), pool.isolation.timeout);
         let device = process.hello.backends.get(trial.subject.backend.name()).cloned();
         let Failed { failure, stderr } = match process.ask(&Request::Run(trial.name.clone()), timeout) {
             Ok(Answer::Judged { verdict, retire }) if verdict.trial == trial.name => {
-                if retire {
-                    self.worker = None;
-                }
-                return *verdict;
+                return (*verdict, !retire);
             }
             Ok(_) => Failure::Ended("answered something else than it was asked".to_owned()).into(),
             Err(failed) => failed,
         };
-        self.worker = None;
         let late = failure == Failure::Late;
         let outcome = if late { Outcome::TimedOut } else { Outcome::Crashed };
         let message = format!("the process {}", failure.words("gave no verdict", timeout));
@@ -211,20 +220,32 @@ impl Slot {
         }
         verdict.stderr = stderr;
         verdict.millis = start.elapsed().as_millis() as u64;
-        verdict
+        (verdict, false)
     }
 
-    /// The worker, started if need be.
-    fn process(&mut self, pool: &Pool) -> Result<&mut Process, &Failed> {
-        if let Some(Ok(process)) = &mut self.worker
-            && !process.is_alive()
-        {
-            eprintln!("note: a worker ended after it had given its last verdict; another takes its place");
-            self.worker = None;
+    /// The worker, taken out of its place, and started if need be.
+    fn process(&mut self, pool: &Pool) -> Result<Process, Failed> {
+        match self.worker.take() {
+            Some(Ok(mut process)) => {
+                if process.is_alive() {
+                    return Ok(process);
+                }
+                eprintln!(
+                    "note: a worker ended after it had given its last verdict; another takes its place"
+                );
+                pool.start(self.device)
+            }
+            Some(Err(failed)) => Err(failed),
+            None => pool.start(self.device),
         }
-        let device = self.device;
-        self.worker.get_or_insert_with(|| pool.start(device)).as_mut().map_err(|failed| &*failed)
     }
+}
+
+fn not_started(trial: &Trial, Failed { failure, stderr }: &Failed) -> Verdict {
+    let why = failure.words("said nothing", STARTUP);
+    let message = format!("no worker could be started: the last of {STARTS} {why}");
+    let verdict = trial.unjudged(Outcome::Crashed, Some(message), Needs::default());
+    Verdict { stderr: stderr.clone(), ..verdict }
 }
 
 #[cfg(test)]

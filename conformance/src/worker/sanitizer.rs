@@ -16,8 +16,6 @@ pub enum Tool {
     Memcheck,
     /// Races in shared memory
     Racecheck,
-    /// Reads of memory that was never written
-    Initcheck,
     /// Wrong use of barriers
     Synccheck,
 }
@@ -27,7 +25,6 @@ impl Tool {
         match self {
             Self::Memcheck => "memcheck",
             Self::Racecheck => "racecheck",
-            Self::Initcheck => "initcheck",
             Self::Synccheck => "synccheck",
         }
     }

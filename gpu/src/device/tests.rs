@@ -67,7 +67,7 @@ fn this_machine_is_consistent() {
             assert!(!probe.devices.is_empty() || !probe.device_faults.is_empty());
         }
     }
-    match require() {
+    match probe.require() {
         Ok(device) => {
             assert!(device.compute_capability.major > 0);
             assert!(device.multiprocessors > 0);
@@ -101,6 +101,31 @@ fn line_of_a_complete_machine() {
     assert!(
         probe.to_string().starts_with("NVIDIA H200, sm_90, 132 SMs + NVIDIA H20, sm_90, 132 SMs, driver ")
     );
+}
+
+/// A device is of use only with a driver and a compiler, and if it is not too old.
+#[test]
+fn what_is_too_old_is_named() {
+    assert_eq!(present().usable(), Ok(&h200(0)));
+    let why = |change: fn(&mut Probe)| {
+        let mut probe = present();
+        change(&mut probe);
+        probe.usable().unwrap_err().to_string()
+    };
+    let without = why(|probe| probe.nvrtc = Err(not_found(Component::Nvrtc)));
+    assert!(
+        without.starts_with("no CUDA device: libnvrtc.so.13 not found; install CUDA toolkit"),
+        "{without}"
+    );
+    let old = why(|probe| probe.nvrtc = library("libnvrtc.so", version(12, 9, None)));
+    assert!(old.contains("NVRTC 12.9 is older than 13.0; install"), "{old}");
+    let old = why(|probe| {
+        probe.driver =
+            Ok(DriverInfo { cuda: version(12, 8, None), kernel: None, file: "libcuda.so.1".into() });
+    });
+    assert!(old.contains("CUDA driver 12.8 is older than 13.0; update the NVIDIA driver"), "{old}");
+    let old = why(|probe| probe.devices[0].compute_capability = ComputeCapability { major: 7, minor: 5 });
+    assert!(old.contains("NVIDIA H200 is sm_75, older than sm_80; use a GPU"), "{old}");
 }
 
 #[test]

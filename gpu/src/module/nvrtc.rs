@@ -47,11 +47,11 @@ pub(super) fn compile(unit: &Unit, options: &[String], headers: &[(&str, String)
     let texts: Vec<_> = headers.iter().map(|(_, text)| c_string(text)).collect();
     let options: Vec<_> = options.iter().map(|option| c_string(option)).collect();
 
-    let mut program = Program(ptr::null_mut());
+    let mut program: nvrtcProgram = ptr::null_mut();
     // SAFETY: all strings live until the end of this function, and so does the program.
     let status = unsafe {
         sys::nvrtcCreateProgram(
-            &raw mut program.0,
+            &raw mut program,
             source.as_ptr(),
             name.as_ptr(),
             headers.len() as c_int,
@@ -60,10 +60,12 @@ pub(super) fn compile(unit: &Unit, options: &[String], headers: &[(&str, String)
         )
     };
     check("nvrtcCreateProgram", status)?;
+    let program = Program(program);
     // SAFETY: the program was created; the options live through the call.
     let status =
         unsafe { sys::nvrtcCompileProgram(program.0, options.len() as c_int, pointers(&options).as_ptr()) };
-    if status == nvrtcResult::NVRTC_ERROR_COMPILATION {
+    // An option may be an architecture that this NVRTC does not know; the log says so.
+    if matches!(status, nvrtcResult::NVRTC_ERROR_COMPILATION | nvrtcResult::NVRTC_ERROR_INVALID_OPTION) {
         // SAFETY: each writes the number of bytes that the one before it said.
         let log = unsafe {
             read("nvrtcGetProgramLog", program.0, sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)

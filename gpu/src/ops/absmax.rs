@@ -2,9 +2,9 @@
 
 use super::OnDevice;
 use crate::device::ComputeCapability;
-use crate::module::{Source, Unit, constant};
+use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, View};
-use plumbline_reference::format::{ALL, F64, Format};
+use plumbline_reference::format::{ALL, F64};
 use plumbline_reference::ops::Absmax;
 
 const SOURCE: Source = Source { name: "absmax", text: include_str!("../../kernels/absmax.cu") };
@@ -12,7 +12,7 @@ const SOURCE: Source = Source { name: "absmax", text: include_str!("../../kernel
 /// A block per part of a group, which meet in an atomic maximum.
 const BLOCKS: &str = "blocks";
 /// A warp per group.
-const WARPS: &str = "warps";
+pub(crate) const WARPS: &str = "warps";
 
 /// Bytes from which on a group is worth a block rather than a warp.
 const LONG: u64 = 1 << 14;
@@ -22,17 +22,13 @@ const THREADS: u32 = 512;
 /// Warps at once; further groups follow in the same warps.
 const MOST_BLOCKS: u64 = 1 << 16;
 
-fn unit(from: Format) -> Unit {
-    Unit::new(SOURCE, vec![("FROM", constant(from))])
-}
-
 impl OnDevice for Absmax {
     fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
         vec!["auto", BLOCKS, WARPS]
     }
 
     fn unit(&self, _: &str) -> Unit {
-        unit(self.from)
+        Unit::from(SOURCE, self.from)
     }
 
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
@@ -50,7 +46,9 @@ impl OnDevice for Absmax {
         let call = |entry, blocks, arguments| {
             Step::Kernel(Call { unit: self.unit(variant), entry, blocks, threads: THREADS, arguments })
         };
-        if variant == BLOCKS || variant != WARPS && bytes >= LONG {
+        // Blocks meet in zeros, which must not be what they read.
+        let apart = x.address != y.address;
+        if apart && (variant == BLOCKS || variant != WARPS && bytes >= LONG) {
             let slices = bytes.div_ceil(SLICE).max(1);
             let zero = Step::Zero { address: y.address, bytes: (groups * y.width()) as usize };
             return vec![zero, call("long_groups", groups * slices, arguments(&[slices.into()]))];
@@ -60,6 +58,6 @@ impl OnDevice for Absmax {
     }
 
     fn units() -> Vec<Unit> {
-        ALL.into_iter().filter(|from| *from != F64).map(unit).collect()
+        ALL.into_iter().filter(|from| *from != F64).map(|from| Unit::from(SOURCE, from)).collect()
     }
 }

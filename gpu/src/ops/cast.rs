@@ -2,22 +2,12 @@
 
 use super::{BITS, CVT, OnDevice, cvt, random};
 use crate::device::ComputeCapability;
-use crate::module::{SM_100, Source, Unit, constant};
+use crate::module::{SM_100, Source, Unit};
 use crate::plan::{Elementwise, Step, View};
-use plumbline_reference::format::{ALL, Format, Policy};
+use plumbline_reference::format::{ALL, Policy};
 use plumbline_reference::ops::Cast;
 
 const SOURCE: Source = Source { name: "cast", text: include_str!("../../kernels/cast.cu") };
-
-fn unit(from: Format, to: Format) -> Unit {
-    Unit::new(SOURCE, vec![("FROM", constant(from)), ("TO", constant(to))])
-}
-
-fn unit_of_instruction(from: Format, to: Format, instruction: &cvt::Instruction) -> Unit {
-    let mut unit = unit(from, to);
-    unit.defines.extend(instruction.defines());
-    Unit { since: instruction.since, ..unit }
-}
 
 impl OnDevice for Cast {
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str> {
@@ -27,8 +17,8 @@ impl OnDevice for Cast {
 
     fn unit(&self, variant: &str) -> Unit {
         match cvt::instruction(self.from, self.to, self.policy(), SM_100) {
-            Some(instruction) if variant == CVT => unit_of_instruction(self.from, self.to, &instruction),
-            _ => unit(self.from, self.to),
+            Some(instruction) if variant == CVT => instruction.on(Unit::between(SOURCE, self.from, self.to)),
+            _ => Unit::between(SOURCE, self.from, self.to),
         }
     }
 
@@ -48,9 +38,9 @@ impl OnDevice for Cast {
     }
 
     fn units() -> Vec<Unit> {
-        let pairs = ALL.into_iter().flat_map(|from| ALL.map(|to| unit(from, to)));
+        let pairs = ALL.into_iter().flat_map(|from| ALL.map(|to| Unit::between(SOURCE, from, to)));
         let instructions = cvt::table();
-        let by_instruction = instructions.iter().map(|(from, to, _, it)| unit_of_instruction(*from, *to, it));
+        let by_instruction = instructions.iter().map(|(from, to, _, it)| it.on(Unit::between(SOURCE, *from, *to)));
         pairs.chain(by_instruction).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Conversion instructions: which one does a conversion under a policy (PTX ISA, `cvt`).
 
 use crate::device::ComputeCapability;
-use crate::module::{SM_80, SM_89, SM_90};
+use crate::module::{SM_80, SM_89, SM_90, Unit};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format, Policy, Rounding, TF32};
 use plumbline_reference::ops::Cast;
 
@@ -17,14 +17,16 @@ pub(super) struct Instruction {
 }
 
 impl Instruction {
-    /// The constants that `cvt.cuh` reads.
-    pub(super) fn defines(&self) -> [(&'static str, String); 2] {
-        [("CVT", format!("\"{}\"", self.ptx)), ("CVT_PAIR", u8::from(self.pair).to_string())]
+    /// The unit that converts by it: with the constants that `cvt.cuh` reads.
+    pub(super) fn on(&self, mut unit: Unit) -> Unit {
+        unit.defines.push(("CVT", format!("\"{}\"", self.ptx)));
+        unit.defines.push(("CVT_PAIR", u8::from(self.pair).to_string()));
+        Unit { since: self.since, ..unit }
     }
 }
 
 /// A row: formats, policy, instruction.
-type Row = (Format, Format, Policy, Instruction);
+pub(super) type Row = (Format, Format, Policy, Instruction);
 
 /// Every instruction that does what a policy says for all inputs. Those to and from f64 do
 /// not: they keep a NaN's payload.

@@ -2,22 +2,12 @@
 
 use super::{BITS, CVT, OnDevice, cvt};
 use crate::device::ComputeCapability;
-use crate::module::{SM_100, Source, Unit, constant};
+use crate::module::{SM_100, Source, Unit};
 use crate::plan::{Elementwise, Step, View};
-use plumbline_reference::format::{ALL, BF16, F16, F32, F64, Format, Policy};
+use plumbline_reference::format::{ALL, BF16, F16, F32, F64, Policy};
 use plumbline_reference::ops::Decode;
 
 const SOURCE: Source = Source { name: "decode", text: include_str!("../../kernels/decode.cu") };
-
-fn unit(from: Format, to: Format) -> Unit {
-    Unit::new(SOURCE, vec![("FROM", constant(from)), ("TO", constant(to))])
-}
-
-fn unit_of_instruction(from: Format, to: Format, instruction: &cvt::Instruction) -> Unit {
-    let mut unit = unit(from, to);
-    unit.defines.extend(instruction.defines());
-    Unit { since: instruction.since, ..unit }
-}
 
 impl OnDevice for Decode {
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str> {
@@ -27,8 +17,8 @@ impl OnDevice for Decode {
 
     fn unit(&self, variant: &str) -> Unit {
         match cvt::instruction(self.from, self.to, Policy::IEEE, SM_100) {
-            Some(instruction) if variant == CVT => unit_of_instruction(self.from, self.to, &instruction),
-            _ => unit(self.from, self.to),
+            Some(instruction) if variant == CVT => instruction.on(Unit::between(SOURCE, self.from, self.to)),
+            _ => Unit::between(SOURCE, self.from, self.to),
         }
     }
 
@@ -42,9 +32,11 @@ impl OnDevice for Decode {
     }
 
     fn units() -> Vec<Unit> {
-        let pairs = ALL.into_iter().flat_map(|from| [F16, BF16, F32, F64].map(|to| unit(from, to)));
-        let instructions = cvt::table().into_iter().filter(|(.., policy, _)| *policy == Policy::IEEE);
-        let by_instruction = instructions.map(|(from, to, _, it)| unit_of_instruction(from, to, &it));
+        let pairs = ALL.into_iter().flat_map(|from| [F16, BF16, F32, F64].map(|to| Unit::between(SOURCE, from, to)));
+        let is_decode =
+            |row: &cvt::Row| row.2 == Policy::IEEE && [F16, BF16, F32, F64].contains(&row.1);
+        let instructions = cvt::table().into_iter().filter(is_decode);
+        let by_instruction = instructions.map(|(from, to, _, it)| it.on(Unit::between(SOURCE, from, to)));
         pairs.chain(by_instruction).collect()
     }
 }

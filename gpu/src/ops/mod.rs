@@ -1,20 +1,16 @@
 //! Operations on the device. A new one is a file here, one in `kernels/`, and a line in the
-//! table below.
+//! table below, which is also its `mod` line.
 
-mod absmax;
-mod cast;
 mod cvt;
-mod decode;
-mod device_scaled_cast;
-mod scaled_cast;
-mod scaled_decode;
 
+pub(crate) use absmax::WARPS;
 pub(crate) use cvt::instructions;
 
 use crate::device::ComputeCapability;
 use crate::module::Unit;
 use crate::plan::{Step, View};
 use plumbline_reference::backend::Unsupported;
+use plumbline_reference::format::Rounding;
 use plumbline_reference::ops::{self, Op};
 
 /// What every operation's file implements.
@@ -34,11 +30,13 @@ trait OnDevice {
 
 macro_rules! operations {
     ($($name:ident: $Type:ident,)*) => {
+        $(mod $name;)*
+
         /// The ways to do an operation on that architecture, or why there is none.
         pub(crate) fn variants(op: &Op, arch: ComputeCapability) -> Result<Vec<&'static str>, Unsupported> {
             match op {
                 $(Op::$Type(op) => Ok(op.variants(arch)),)*
-                other => Err(Unsupported(format!("has no kernel for {}", other.name()))),
+                other => Err(no_kernel(other)),
             }
         }
 
@@ -51,7 +49,7 @@ macro_rules! operations {
         ) -> Result<Vec<Step>, Unsupported> {
             match op {
                 $(Op::$Type(op) => Ok(op.plan(variant, inputs, outputs)),)*
-                other => Err(Unsupported(format!("has no kernel for {}", other.name()))),
+                other => Err(no_kernel(other)),
             }
         }
 
@@ -71,6 +69,10 @@ macro_rules! operations {
     };
 }
 
+fn no_kernel(op: &Op) -> Unsupported {
+    Unsupported(format!("has no kernel for {}", op.name()))
+}
+
 operations! {
     cast: Cast,
     decode: Decode,
@@ -86,9 +88,9 @@ const BITS: &str = "bits";
 pub(crate) const CVT: &str = "cvt";
 
 /// Address of the random bits: the last input of stochastic rounding, else null.
-fn random(rounding: plumbline_reference::format::Rounding, inputs: &[View]) -> u64 {
+fn random(rounding: Rounding, inputs: &[View]) -> u64 {
     match inputs.last() {
-        Some(random) if rounding == plumbline_reference::format::Rounding::Stochastic => random.address,
+        Some(random) if rounding == Rounding::Stochastic => random.address,
         _ => 0,
     }
 }

@@ -2,16 +2,12 @@
 
 use super::{BITS, OnDevice, random, scales};
 use crate::device::ComputeCapability;
-use crate::module::{Source, Unit, constant};
+use crate::module::{Source, Unit};
 use crate::plan::{Argument, Elementwise, Step, View};
-use plumbline_reference::format::{ALL, F64, Format};
+use plumbline_reference::format::{ALL, F64};
 use plumbline_reference::ops::ScaledCast;
 
 const SOURCE: Source = Source { name: "scaled_cast", text: include_str!("../../kernels/scaled_cast.cu") };
-
-fn unit(from: Format, to: Format) -> Unit {
-    Unit::new(SOURCE, vec![("FROM", constant(from)), ("TO", constant(to))])
-}
 
 impl OnDevice for ScaledCast {
     fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
@@ -19,7 +15,7 @@ impl OnDevice for ScaledCast {
     }
 
     fn unit(&self, _: &str) -> Unit {
-        unit(self.from, self.to)
+        Unit::between(SOURCE, self.from, self.to)
     }
 
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
@@ -42,6 +38,6 @@ impl OnDevice for ScaledCast {
 
     fn units() -> Vec<Unit> {
         let sources = ALL.into_iter().filter(|from| *from != F64);
-        sources.flat_map(|from| ALL.map(|to| unit(from, to))).collect()
+        sources.flat_map(|from| ALL.map(|to| Unit::between(SOURCE, from, to))).collect()
     }
 }

@@ -2,16 +2,12 @@
 
 use super::{BITS, OnDevice, scales};
 use crate::device::ComputeCapability;
-use crate::module::{Source, Unit, constant};
+use crate::module::{Source, Unit};
 use crate::plan::{Elementwise, Step, View};
-use plumbline_reference::format::{ALL, F64, Format};
+use plumbline_reference::format::{ALL, F64};
 use plumbline_reference::ops::ScaledDecode;
 
 const SOURCE: Source = Source { name: "scaled_decode", text: include_str!("../../kernels/scaled_decode.cu") };
-
-fn unit(from: Format) -> Unit {
-    Unit::new(SOURCE, vec![("FROM", constant(from))])
-}
 
 impl OnDevice for ScaledDecode {
     fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
@@ -19,7 +15,7 @@ impl OnDevice for ScaledDecode {
     }
 
     fn unit(&self, _: &str) -> Unit {
-        unit(self.from)
+        Unit::from(SOURCE, self.from)
     }
 
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
@@ -34,6 +30,6 @@ impl OnDevice for ScaledDecode {
     }
 
     fn units() -> Vec<Unit> {
-        ALL.into_iter().filter(|from| *from != F64).map(unit).collect()
+        ALL.into_iter().filter(|from| *from != F64).map(|from| Unit::from(SOURCE, from)).collect()
     }
 }

@@ -88,7 +88,8 @@ impl Conversion {
     pub fn convert(&self, simd: Simd, x: &[u8], random: &[u8], y: &mut [u8]) {
         let job = Job { conversion: self, simd, x, scale: None, random, past: false };
         job.check(y.len());
-        job.chunk(0, as_out(y));
+        // SAFETY: fast paths write whole numbers, and nothing uninitialised.
+        job.chunk(0, unsafe { as_out(y) });
     }
 
     /// The same on rayon's threads; large results are written past the caches.
@@ -98,7 +99,8 @@ impl Conversion {
     pub fn convert_parallel(&self, simd: Simd, x: &[u8], random: &[u8], y: &mut [u8]) {
         let job = Job { conversion: self, simd, x, scale: None, random, past: y.len() >= PAST_FROM };
         job.check(y.len());
-        job.parallel(as_out(y));
+        // SAFETY: as in `convert`.
+        job.parallel(unsafe { as_out(y) });
     }
 
     /// The same into new memory, scaled if a scale is given.
@@ -210,7 +212,8 @@ impl Job<'_> {
         let bits = match source {
             Source::Bits => x,
             _ => {
-                source.widen(simd, *from, x, as_out(&mut stages.widened[..n * 4]));
+                // SAFETY: as in `convert`.
+                source.widen(simd, *from, x, unsafe { as_out(&mut stages.widened[..n * 4]) });
                 &stages.widened[..n * 4]
             }
         };
@@ -220,7 +223,9 @@ impl Job<'_> {
                 if scale.factors.len() > 1 {
                     scale.fill(start, &mut stages.factors[..n * 4]);
                 }
-                let (factors, scaled) = (&stages.factors[..n * 4], as_out(&mut stages.scaled[..n * 4]));
+                let factors = &stages.factors[..n * 4];
+                // SAFETY: as in `convert`.
+                let scaled = unsafe { as_out(&mut stages.scaled[..n * 4]) };
                 if scale.divide {
                     simd.run(Map::<_, 4, 4> { second: factors, ..Map::new(Divide, bits, scaled) });
                 } else {

@@ -2,6 +2,7 @@
 //!
 //! Magnitudes of one format order as their codes do, so the maximum is taken of codes
 //! and decoded once.
+#![allow(unsafe_code)] // Registers are stored as results are.
 
 use super::lanes::Lanes;
 use super::output::as_out;
@@ -108,7 +109,8 @@ impl<const W: usize> Kernel for Scan<'_, W> {
         last[..rest.len()].copy_from_slice(rest);
         largest = four_registers::<L, W>(l, step, &last, largest);
         let mut lanes = [0; QUAD];
-        l.store::<4>(largest, as_out(&mut lanes), false);
+        // SAFETY: a register is written, which is initialised.
+        l.store::<4>(largest, unsafe { as_out(&mut lanes) }, false);
         let lanes = lanes.as_chunks::<4>().0.iter();
         lanes.fold(0, |largest, lane| u32::from_le_bytes(*lane).max(largest))
     }

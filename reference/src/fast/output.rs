@@ -10,10 +10,13 @@ use super::{Kernel, Simd};
 pub(super) const PAST_FROM: usize = 8 << 20;
 
 /// Initialised memory as memory to be written.
-pub(super) fn as_out(bytes: &mut [u8]) -> &mut Out {
+///
+/// # Safety
+/// Nothing uninitialised may be written there.
+pub(super) unsafe fn as_out(bytes: &mut [u8]) -> &mut Out {
     let (start, len) = (bytes.as_mut_ptr().cast(), bytes.len());
-    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and the borrow passes on. Fast paths
-    // write whole numbers there and nothing uninitialised, so the bytes stay initialised.
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and the borrow passes on; by the
+    // caller the bytes stay initialised.
     unsafe { std::slice::from_raw_parts_mut(start, len) }
 }
 
