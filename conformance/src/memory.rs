@@ -14,22 +14,38 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
-/// What memory outside the inputs holds: zeros, which a sum or a maximum does not
-/// notice, then ones, which are NaN in most formats.
-const POISON: [u8; 2] = [0x00, 0xff];
+/// What memory outside the inputs holds: zeros, which a sum or a maximum does not notice;
+/// ones, which are NaN in most formats and may count as absent; and what is a large number in
+/// every format.
+const POISON: [u8; 3] = [0x00, 0xff, 0x7b];
 
-/// What a call's `run`-th time finds outside the elements.
-fn poison(run: u32) -> u8 {
-    POISON[run as usize % 2]
+/// How the `run`-th call finds memory. Poisons change at every call, and how buffers begin
+/// within 16 bytes in a cycle of another length, so that in time each meets each.
+#[derive(Clone, Copy)]
+struct Surroundings {
+    run: u32,
 }
 
-/// Bytes that a tensor begins after a boundary of 16, in the `run`-th call: none in the first,
-/// so that any vector is aligned, then one element or more, differently for each buffer.
-fn offset(ty: &TensorType, run: u32, buffer: usize) -> usize {
-    let width = ty.dtype.bytes();
-    let places = 16 / width;
-    let elements: usize = ty.shape.iter().product();
-    if run == 0 { 0 } else { width * (1 + (elements + run as usize / 2 + 7 * buffer) % (places - 1)) }
+impl Surroundings {
+    fn poison(self) -> u8 {
+        POISON[self.run as usize % POISON.len()]
+    }
+
+    /// Bytes that a buffer begins after a boundary of 16. All are aligned for any vector in
+    /// every second call; in the others none is, or the first alone.
+    fn offset(self, ty: &TensorType, buffer: usize) -> usize {
+        let is_aligned = match self.run % 4 {
+            0 | 2 => true,
+            1 => false,
+            _ => buffer == 0,
+        };
+        if is_aligned {
+            return 0;
+        }
+        let width = ty.dtype.bytes();
+        let elements: usize = ty.shape.iter().product();
+        width * (1 + (elements + self.run as usize / 2 + 7 * buffer) % (16 / width - 1))
+    }
 }
 
 /// How calls are made.
@@ -43,8 +59,9 @@ pub struct Contract {
 
 impl Default for Contract {
     fn default() -> Self {
-        // A block of 1024 threads that writes past the end stays in the guard zone.
-        Self { runs: 2, guard: 4096 }
+        // Each poison under aligned buffers, and each alignment. A block of 1024 threads that
+        // writes past the end stays in the guard zone.
+        Self { runs: 4, guard: 4096 }
     }
 }
 
@@ -153,6 +170,7 @@ pub fn execute(
             }
         }
     };
+    let poison = |run| Surroundings { run }.poison();
     for run in 1..contract.runs.max(2) {
         let again = call.guarded(run)?;
         add(again.faults);
@@ -177,12 +195,26 @@ struct Call<'a> {
 impl Call<'_> {
     /// Buffers for the call's `run`-th time.
     fn stage(&self, run: u32) -> Result<Staged, BackendError> {
-        let buffers = Cell::new(0);
-        Staged::new(self.backend, self.op, self.inputs, |ty| {
-            let buffer = buffers.replace(buffers.get() + 1);
-            let offset = offset(&ty, run, buffer);
-            Layout { guard: self.guard, offset, poison: poison(run), ..Layout::contiguous(ty) }
+        self.stage_with(run, self.inputs)
+    }
+
+    fn stage_with(&self, run: u32, inputs: &[Tensor]) -> Result<Staged, BackendError> {
+        let (buffers, surroundings) = (Cell::new(0), Surroundings { run });
+        Staged::new(self.backend, self.op, inputs, |ty| {
+            let offset = surroundings.offset(&ty, buffers.replace(buffers.get() + 1));
+            let poison = surroundings.poison();
+            Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) }
         })
+    }
+
+    /// Inputs of the same types that hold something else.
+    fn others(&self) -> Result<Vec<Tensor>, BackendError> {
+        let reversed = |tensor: &Tensor| {
+            let mut codes: Vec<_> = tensor.codes().collect();
+            codes.reverse();
+            Tensor::from_codes(tensor.ty().clone(), &codes)
+        };
+        Ok(self.inputs.iter().map(reversed).collect::<Result<_, _>>()?)
     }
 
     fn launch(&self, staged: &Staged, stream: Stream) -> Result<(), BackendError> {
@@ -193,13 +225,13 @@ impl Call<'_> {
     fn guarded(&self, run: u32) -> Result<Execution, BackendError> {
         let staged = self.stage(run)?;
         self.launch(&staged, Stream::default())?;
-        self.examine(&staged)
+        self.examine(&staged, self.inputs)
     }
 
     /// The outputs, and what was done to memory.
-    fn examine(&self, staged: &Staged) -> Result<Execution, BackendError> {
+    fn examine(&self, staged: &Staged, inputs: &[Tensor]) -> Result<Execution, BackendError> {
         let mut faults = Vec::new();
-        for (i, (buffer, tensor)) in staged.inputs.iter().zip(self.inputs).enumerate() {
+        for (i, (buffer, tensor)) in staged.inputs.iter().zip(inputs).enumerate() {
             let name = format!("input {}", self.op.input_names().get(i).copied().unwrap_or("?"));
             let bytes = self.backend.download(buffer)?;
             faults.extend(out_of_bounds(&name, buffer, &bytes)?);
@@ -217,48 +249,62 @@ impl Call<'_> {
         Ok(Execution { outputs, faults })
     }
 
-    /// Two calls on two streams at once, one of them aligned.
+    /// The call on each of two streams, while the other has one with other inputs.
     fn concurrent(&self, outputs: &[Tensor]) -> Result<Vec<MemoryFault>, BackendError> {
-        if self.backend.streams() < 2 {
-            return Ok(Vec::new());
-        }
-        let calls = [self.stage(1)?, self.stage(0)?];
-        for (staged, stream) in calls.iter().zip(0..) {
-            self.launch(staged, Stream(stream))?;
-        }
-        let fault = |tensor, count, index| MemoryFault::Concurrent { tensor, count, index };
         let mut faults = Vec::new();
-        for staged in &calls {
-            let execution = self.examine(staged)?;
+        if self.backend.streams() < 2 {
+            return Ok(faults);
+        }
+        let others = self.others()?;
+        for (run, stream) in [(2, 0), (3, 1)] {
+            let (staged, other) = (self.stage(run)?, self.stage_with(run, &others)?);
+            self.launch(&other, Stream(1 - stream))?;
+            self.launch(&staged, Stream(stream))?;
+            let execution = self.examine(&staged, self.inputs)?;
+            let fault = |tensor, count, index| MemoryFault::Concurrent { tensor, count, index };
             faults.extend(differing(&execution.outputs, outputs, fault));
             faults.extend(execution.faults);
+            faults.extend(self.examine(&other, &others)?.faults);
         }
         Ok(faults)
     }
 
-    /// The call recorded, aligned and not, and replayed twice, each time over poison.
+    /// The call recorded over other inputs, aligned and not, and replayed over its own: what
+    /// was read when it was recorded must not be what is computed from. Then once more.
     fn replayed(&self, outputs: &[Tensor]) -> Result<Vec<MemoryFault>, BackendError> {
         let mut faults = Vec::new();
         if !self.backend.has_graphs() {
             return Ok(faults);
         }
-        let fault = |tensor, count, index| MemoryFault::Replayed { tensor, count, index };
-        for run in [0, 1] {
-            let staged = self.stage(run)?;
+        let others = self.others()?;
+        for run in [4, 5] {
+            let staged = self.stage_with(run, &others)?;
             let capture = |call: Launch<'_>| self.backend.capture(&[call]);
             let graph = staged.with_call(self.op, self.variant, Stream::default(), capture)?;
+            self.fill(&staged.inputs, Some(self.inputs))?;
             for _ in 0..2 {
-                for buffer in &staged.outputs {
-                    let layout = buffer.layout();
-                    self.backend.upload(buffer, &vec![layout.poison; layout.total()?])?;
-                }
+                self.fill(&staged.outputs, None)?;
                 graph.replay()?;
-                let execution = self.examine(&staged)?;
+                let execution = self.examine(&staged, self.inputs)?;
+                let fault = |tensor, count, index| MemoryFault::Replayed { tensor, count, index };
                 faults.extend(differing(&execution.outputs, outputs, fault));
                 faults.extend(execution.faults);
             }
         }
         Ok(faults)
+    }
+
+    /// Poisons buffers and writes tensors into them, if there are any.
+    fn fill(&self, buffers: &[Buffer], tensors: Option<&[Tensor]>) -> Result<(), BackendError> {
+        for (i, buffer) in buffers.iter().enumerate() {
+            let layout = buffer.layout();
+            let mut bytes = vec![layout.poison; layout.total()?];
+            if let Some(tensors) = tensors {
+                layout.scatter(&tensors[i], &mut bytes);
+            }
+            self.backend.upload(buffer, &bytes)?;
+        }
+        Ok(())
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Selection {
     #[arg(long, env = "PLUMBLINE_DEVICE", value_name = "N")]
     pub device: Option<u32>,
     /// Make every call at least so many times; the bits must be the same
-    #[arg(long, env = "PLUMBLINE_RUNS", value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, env = "PLUMBLINE_RUNS", value_name = "N", default_value_t = Contract::default().runs, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub runs: u32,
     /// Allocate exactly the bytes of each tensor, with no guard zones around them, for a
     /// tool that watches allocations

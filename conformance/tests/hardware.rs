@@ -84,7 +84,14 @@ fn the_reference_equals_its_own_recording() {
 
 #[test]
 fn a_sweep_finds_a_wrong_step() {
-    let run = sweep(&with_a_wrong_step(), &NARROWING);
+    // Its digest is still that of the right results: it contradicts itself.
+    let mut recording = with_a_wrong_step();
+    let run = sweep(&recording, &NARROWING);
+    assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("the recording is damaged"), "{}", run.stderr);
+
+    recording.conversions[0].digest ^= 1;
+    let run = sweep(&recording, &NARROWING);
     assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.contains(", 1 mismatches") && run.stdout.contains("right is"), "{}", run.stdout);
 }

@@ -116,6 +116,13 @@ impl Cuda {
         let views =
             |buffers: &[&Buffer]| buffers.iter().map(|buffer| view(buffer)).collect::<Result<Vec<_>, _>>();
         let (inputs, outputs) = (views(launch.inputs)?, views(launch.outputs)?);
+        // A kernel reads an element before it writes the same one, and no other.
+        for (i, input) in inputs.iter().enumerate() {
+            let same = |output: &View| output.count() > 0 && output.address == input.address;
+            if outputs.iter().enumerate().any(|(j, output)| i != j && same(output)) {
+                return Err(Unsupported(format!("input {i} and another output share a buffer")).into());
+            }
+        }
         let defect = self.defect.filter(|_| Defect::affects(launch.op));
         if defect == Some(Defect::Exit) {
             std::process::exit(0);

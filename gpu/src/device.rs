@@ -369,7 +369,7 @@ fn either<T: Serialize, S: Serializer>(value: &Result<T, Fault>, serializer: S) 
 
 /// No device can be used. Displays as one line of cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no CUDA device: {fault}; {}, or run with `--backend cpu`", .fault.remedy())]
+#[error("no CUDA device: {fault}; {}", .fault.remedy())]
 pub struct NoDevice {
     /// Why.
     pub fault: Fault,

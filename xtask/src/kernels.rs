@@ -27,8 +27,11 @@ pub struct Kernels {
 
 pub fn kernels(kernels: &Kernels) -> Result<ExitCode> {
     let mut command = plumbline("cargo xtask")?;
-    command.arg("kernels").args(&kernels.args);
-    if !kernels.system {
+    let is_system = |arg: &&OsString| *arg == "--system";
+    let system = kernels.system || kernels.args.iter().any(|arg| is_system(&arg));
+    let help = kernels.args.iter().any(|arg| arg == "--help" || arg == "-h");
+    command.arg("kernels").args(kernels.args.iter().filter(|arg| !is_system(arg)));
+    if !system && !help {
         let mut folders = vec![installed()?];
         folders.extend(env::split_paths(&env::var_os("LD_LIBRARY_PATH").unwrap_or_default()));
         command.env("LD_LIBRARY_PATH", env::join_paths(folders).context("LD_LIBRARY_PATH")?);
@@ -42,7 +45,7 @@ fn installed() -> Result<PathBuf> {
     if let Some(folder) = library(&target) {
         return Ok(folder);
     }
-    let remedy = "install Python's pip, or NVIDIA's CUDA toolkit and give --system";
+    let remedy = "give pip a network, or install NVIDIA's CUDA toolkit and give --system";
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"]).arg(&target).arg(PACKAGE);
     let status = pip.status().with_context(|| format!("cannot run python3; {remedy}"))?;

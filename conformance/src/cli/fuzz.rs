@@ -214,6 +214,10 @@ fn summary(
         .iter()
         .map(|(name, count)| format!("{name}: {count} operations with a waiver on this backend"))
         .collect();
+    let untried = searches.iter().filter(|search| search.done() == 0).count();
+    if untried > 0 {
+        missing.push(format!("{untried} targets, for lack of time"));
+    }
     let isolated = targets.isolated.iter();
     missing.extend(isolated.map(|name| format!("{name}: its trials need processes of their own")));
     let kinds = Targets::operations();

@@ -15,6 +15,7 @@ use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{Backend, Cpu, DType};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -119,23 +120,41 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
         cuda: cuda.as_ref(),
         backend: cuda.as_ref().map_or(&Cpu, |cuda| cuda),
     };
-    let (mut sweeps, mut different) = (0, 0);
+    // All that can be wrong with the options is found before the first sweep.
+    let mut jobs = Vec::new();
+    let mut left_out = 0;
     for &from in &args.from.formats {
-        if args.from.all && Sweep::all_inputs(from).is_err() {
-            continue;
-        }
         for &to in &args.to.formats {
-            for differs in sweeper.pair(from, to)? {
-                sweeps += 1;
-                different += u32::from(differs);
+            let of_pair = sweeper.jobs(from, to);
+            match of_pair {
+                Ok(of_pair) => jobs.extend(of_pair),
+                // Of all formats, those that go.
+                Err(_) if args.from.all || args.to.all => left_out += 1,
+                Err(error) => return Err(error),
             }
         }
     }
-    ensure!(sweeps > 0, "none of these casts is recorded; choose another --against");
-    if sweeps > 1 {
-        super::print(&format!("{sweeps} sweeps, {different} with differences"))?;
+    ensure!(!jobs.is_empty(), "none of these casts can be swept so; name one to see why");
+    let mut different = 0;
+    for job in &jobs {
+        different += u32::from(sweeper.sweep(job)?);
+    }
+    if jobs.len() > 1 || left_out > 0 {
+        let left_out = match left_out {
+            0 => String::new(),
+            left_out => format!("; {left_out} pairs of formats left out, name one to see why"),
+        };
+        super::print(&format!("{} sweeps, {different} with differences{left_out}", jobs.len()))?;
     }
     Ok(u8::from(different > 0))
+}
+
+/// One sweep.
+struct Job {
+    cast: Cast,
+    against: Against,
+    variant: String,
+    inputs: Range<u64>,
 }
 
 /// What all sweeps of a run have in common.
@@ -148,11 +167,14 @@ struct Sweeper<'a> {
 }
 
 impl Sweeper<'_> {
-    /// Sweeps the casts between two formats; for each, whether any result differs.
-    fn pair(&self, from: Format, to: Format) -> anyhow::Result<Vec<bool>> {
+    /// The sweeps of the casts between two formats.
+    fn jobs(&self, from: Format, to: Format) -> anyhow::Result<Vec<Job>> {
         let args = self.args;
         let usual = if self.is_recording_given { Against::Hardware } else { Against::usual(to) };
         let against = args.against.unwrap_or(usual);
+        let all = Sweep::all_inputs(from)?;
+        let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all.clone()));
+        ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
         let is_recorded = |cast: &Cast| self.recordings.recorded(cast).is_some();
         let cast = Cast::new(from, to);
         let casts: Vec<Cast> = if args.policies {
@@ -161,65 +183,78 @@ impl Sweeper<'_> {
         } else {
             vec![cast.with_policy(against.policy())]
         };
-        let mut differs = Vec::new();
+        ensure!(!casts.is_empty(), "no cast from {from} to {to} is recorded; choose another --against");
+        let mut jobs = Vec::new();
         for cast in casts {
-            if against == Against::Hardware && (args.from.all || args.to.all) && !is_recorded(&cast) {
-                continue;
-            }
+            against.check(&cast, self.recordings)?;
+            let steps = self.recordings.recorded(&cast).is_some_and(|recorded| recorded.staircase.is_some());
+            ensure!(
+                against != Against::Hardware || steps || inputs == all,
+                "only the digest of all results of {} is recorded; leave out --partition",
+                brief(&Op::from(cast))
+            );
             for variant in self.variants(&cast, against)? {
-                differs.push(self.sweep(cast, against, &variant)?);
+                jobs.push(Job { cast, against, variant, inputs: inputs.clone() });
             }
         }
-        Ok(differs)
+        Ok(jobs)
     }
 
     fn variants(&self, cast: &Cast, against: Against) -> anyhow::Result<Vec<String>> {
         let mut variants = self.backend.variants(&Op::from(*cast));
-        // The definition is not judged by itself.
-        let itself =
-            |variant: &str| self.cuda.is_none() && against == Against::Definition && variant == "definition";
+        // Both are the definition, and it is not judged by itself.
+        let itself = |variant: &str| {
+            let is_definition = variant == "definition" || variant == "parallel";
+            self.cuda.is_none() && against == Against::Definition && is_definition
+        };
         match self.args.variant.as_deref() {
             None => variants.truncate(1),
             Some("all") => variants.retain(|variant| !itself(variant)),
-            Some(variant) => {
-                ensure!(
-                    !itself(variant),
-                    "the definition is not judged by itself; choose another --variant or --against"
-                );
-                variants = vec![variant.to_owned()];
-            }
+            Some(variant) => variants = vec![variant.to_owned()],
         }
+        ensure!(
+            !variants.is_empty() && !variants.iter().any(|variant| itself(variant)),
+            "{} would be the definition judged by itself; choose another --variant or --against",
+            brief(&Op::from(*cast))
+        );
         Ok(variants)
     }
 
     /// Whether any result differs.
-    fn sweep(&self, cast: Cast, against: Against, variant: &str) -> anyhow::Result<bool> {
-        let op = Op::from(cast);
-        let all = Sweep::all_inputs(cast.from)?;
-        let inputs = self.args.partition.map_or(all.clone(), |partition| partition.of(all.clone()));
-        ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
-        let oracle = against.oracle(&cast, self.recordings)?;
+    fn sweep(&self, job: &Job) -> anyhow::Result<bool> {
+        let Job { cast, against, variant, inputs } = job;
+        let op = Op::from(*cast);
+        let oracle = against.oracle(cast, self.recordings);
         // A digest is that of all results.
-        let recorded = self.recordings.recorded(&cast).filter(|_| against == Against::Hardware);
-        let digest = recorded.and_then(|recorded| recorded.digest).filter(|_| inputs == all);
-        ensure!(
-            digest.is_some() || !matches!(oracle, Oracle::Nothing),
-            "only the digest of all results of {} is recorded; leave out --partition",
-            brief(&op)
-        );
+        let is_whole = Sweep::all_inputs(cast.from)? == *inputs;
+        let recorded = self.recordings.recorded(cast).filter(|_| *against == Against::Hardware);
+        let digest = recorded.and_then(|recorded| recorded.digest).filter(|_| is_whole);
         let progress = Progress::new(inputs.end - inputs.start);
         let start = Instant::now();
-        let sweep =
-            Sweep { cast, backend: self.backend, variant, oracle: &oracle, nan: against.nan(), inputs };
+        let sweep = Sweep {
+            cast: *cast,
+            backend: self.backend,
+            variant,
+            oracle: &oracle,
+            nan: against.nan(),
+            inputs: inputs.clone(),
+        };
         let swept = match (self.cuda, &oracle) {
             (Some(cuda), Oracle::Staircase(_) | Oracle::Nothing) => sweep.run_on_device(cuda),
             _ => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
         };
         let swept = swept.with_context(|| brief(&op))?;
         progress.clear();
+        ensure!(
+            swept.mismatched() == 0 || digest != Some(swept.findings.digest),
+            "{}: the results have the recorded digest and not the recorded steps, so the recording is damaged; \
+             record it again",
+            brief(&op)
+        );
         let judged = format!("{}/{variant}", self.backend.name());
-        let comparison = Comparison { against, is_digest_only: matches!(oracle, Oracle::Nothing), digest };
-        super::print(&report(&judged, &comparison, &cast, &swept, start.elapsed()))?;
+        let is_digest_only = matches!(oracle, Oracle::Nothing);
+        let comparison = Comparison { against: *against, is_digest_only, digest };
+        super::print(&report(&judged, &comparison, cast, &swept, start.elapsed()))?;
         Ok(swept.mismatched() > 0 || comparison.digest_differs(&swept))
     }
 }
@@ -248,38 +283,49 @@ impl Against {
         }
     }
 
-    fn oracle(self, cast: &Cast, recordings: &Playback) -> anyhow::Result<Oracle<'static>> {
-        let backend: &'static dyn Backend = match self {
-            Self::Staircase if Self::usual(cast.to) != self => {
-                bail!("a staircase to {} has too many steps; use --against definition", cast.to)
-            }
-            Self::Staircase => return Ok(Oracle::Staircase(Staircase::new(cast))),
-            Self::Definition => &Cpu,
-            Self::Hardware => match recordings.recorded(cast) {
-                Some(Recorded { staircase: Some(staircase), .. }) => {
-                    return Ok(Oracle::Staircase(staircase.clone()));
-                }
-                Some(Recorded { staircase: None, .. }) => return Ok(Oracle::Nothing),
-                None => bail!(
-                    "{} is not recorded; --policies sweeps the policies that are, or choose another --against",
-                    brief(&Op::from(*cast))
-                ),
-            },
-            Self::Float8 => &Float8,
-            Self::Half => &Half,
-        };
+    fn backend(self) -> Option<&'static dyn Backend> {
+        match self {
+            Self::Definition => Some(&Cpu),
+            Self::Float8 => Some(&Float8),
+            Self::Half => Some(&Half),
+            Self::Staircase | Self::Hardware => None,
+        }
+    }
+
+    /// Whether it can say what is right.
+    fn check(self, cast: &Cast, recordings: &Playback) -> anyhow::Result<()> {
         let op = Op::from(*cast);
-        if let Err(why) = backend.supports(&op) {
+        if self == Self::Staircase && Self::usual(cast.to) != self {
+            bail!("a staircase to {} has too many steps; use --against definition", cast.to);
+        }
+        if self == Self::Hardware && recordings.recorded(cast).is_none() {
+            let others = policies().any(|policy| recordings.recorded(&cast.with_policy(policy)).is_some());
+            let hint = if others { "--policies sweeps the policies that are, or " } else { "" };
+            bail!("{} is not recorded; {hint}choose another --against", brief(&op));
+        }
+        if let Some(backend) = self.backend()
+            && let Err(why) = backend.supports(&op)
+        {
             bail!("{} {why}; choose another --against", backend.name());
         }
-        let variants = backend.variants(&op);
-        // Of the CPU's paths the definition's own, on the sweep's threads.
-        let variant = if self == Self::Definition {
-            Some("definition".to_owned())
-        } else {
-            variants.into_iter().next()
-        };
-        Ok(Oracle::Backend { backend, variant: variant.context("the oracle has no variant")? })
+        Ok(())
+    }
+
+    /// Says what is right, of a cast that was checked.
+    fn oracle(self, cast: &Cast, recordings: &Playback) -> Oracle<'static> {
+        if let Some(backend) = self.backend() {
+            // Of the CPU's paths the definition's own, on the sweep's threads.
+            let variant = match self {
+                Self::Definition => "definition".to_owned(),
+                _ => backend.variants(&Op::from(*cast)).into_iter().next().unwrap_or_default(),
+            };
+            return Oracle::Backend { backend, variant };
+        }
+        match recordings.recorded(cast).filter(|_| self == Self::Hardware) {
+            Some(Recorded { staircase: Some(staircase), .. }) => Oracle::Staircase(staircase.clone()),
+            Some(Recorded { staircase: None, .. }) => Oracle::Nothing,
+            None => Oracle::Staircase(Staircase::new(cast)),
+        }
     }
 }
 

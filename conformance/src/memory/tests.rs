@@ -121,19 +121,66 @@ fn an_absmax_of_nothing_writes_its_zero() {
     assert_eq!((execution.outputs[0].code(0), execution.faults), (0, vec![]));
 }
 
-/// Every place within 16 bytes where an element can begin comes up, and the first call is
-/// aligned.
+/// Every place within 16 bytes where an element can begin comes up.
 #[test]
 fn calls_are_made_at_every_alignment() {
     use plumbline_reference::format::{F16, F64};
     for (format, places) in [(E4M3FN, 16), (F16, 8), (F32, 4), (F64, 2)] {
         let ty = |elements| TensorType::new(format, [elements]);
         let width = 16 / places;
-        assert!((0..100).all(|elements| offset(&ty(elements), 0, 1) == 0));
-        let mut seen: Vec<_> = (0..100).map(|elements| offset(&ty(elements), 1, 0)).collect();
+        let offset = |elements, run, buffer| Surroundings { run }.offset(&ty(elements), buffer);
+        assert!((0..100).all(|elements| offset(elements, 0, 1) == 0 && offset(elements, 3, 0) == 0));
+        let mut seen: Vec<_> = (0..100).map(|elements| offset(elements, 1, 0)).collect();
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen, (1..places).map(|place| place * width).collect::<Vec<_>>(), "{format}");
+    }
+}
+
+/// The usual calls have every poison around aligned buffers but one, NaN around others, and an
+/// aligned input with an output that is not; with the recorded ones, every poison.
+#[test]
+fn poisons_meet_alignments() {
+    let ty = TensorType::new(F32, [7]);
+    let met = |run| {
+        let surroundings = Surroundings { run };
+        let aligned = |buffer| surroundings.offset(&ty, buffer) == 0;
+        (surroundings.poison(), aligned(0), aligned(1))
+    };
+    let usual: Vec<_> = (0..6).map(met).collect();
+    assert_eq!(
+        usual,
+        [
+            (0x00, true, true),
+            (0xff, false, false),
+            (0x7b, true, true),
+            (0x00, true, false),
+            (0xff, true, true),
+            (0x7b, false, false),
+        ]
+    );
+    assert_eq!(Contract::default().runs, 4);
+}
+
+/// Reads one element past the input of a maximum, on the aligned path alone.
+#[test]
+fn a_maximum_that_reads_past_its_input_is_found_under_both_policies_of_nan() {
+    for nan in [AbsmaxNan::Propagate, AbsmaxNan::Ignore] {
+        let op = Op::from(Absmax { from: F32, nan, granularity: Granularity::Tensor });
+        let x = Tensor::from_codes(TensorType::new(F32, [5]), &[0x3f80_0000; 5]).unwrap();
+        let vandal = Vandal(|cpu, launch| {
+            let (input, layout) = (cpu.download(launch.inputs[0]).unwrap(), launch.inputs[0].layout());
+            let start = layout.guard + layout.offset;
+            let past = u32::from_le_bytes(input[start + 20..start + 24].try_into().unwrap());
+            // 0xffffffff is NaN, which the kernel passes over under either policy.
+            if layout.offset == 0 && (0x3f80_0000..0x7f80_0000).contains(&past) {
+                edit(cpu, launch.outputs[0], |bytes, start| {
+                    bytes[start..start + 4].copy_from_slice(&past.to_le_bytes());
+                });
+            }
+        });
+        let faults = execute(&vandal, &op, "parallel", &[x], Contract::default()).unwrap().faults;
+        assert_eq!(faults, [MemoryFault::Unstable { tensor: "output 0".to_owned(), count: 1, index: 0 }]);
     }
 }
 
@@ -271,7 +318,8 @@ impl Backend for Streamed {
 #[test]
 fn streams_and_replays_give_the_same_bits() {
     let faults = |second_stream, second_replay| {
-        let x = Tensor::from_codes(TensorType::new(F32, [5]), &[0x3f80_0000; 5]).unwrap();
+        let codes = [0x3f80_0000, 0x4000_0000, 0x4040_0000, 0x4080_0000, 0x40a0_0000];
+        let x = Tensor::from_codes(TensorType::new(F32, [5]), &codes).unwrap();
         let op = Op::from(Cast::new(F32, E4M3FN));
         let backend = Streamed { second_stream, second_replay };
         execute(&backend, &op, "parallel", &[x], Contract::default()).unwrap().faults

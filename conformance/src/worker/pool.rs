@@ -10,6 +10,7 @@ use crate::verdict::{Outcome, Verdict};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub struct Pool {
     selection: Selection,
     isolation: Isolation,
     several_devices: bool,
+    /// Whether any worker has started.
+    has_started: AtomicBool,
     sanitizer: Option<Sanitizer>,
     /// The trials that workers are told to prepare for.
     names: Vec<String>,
@@ -35,7 +38,7 @@ pub struct Pool {
 /// A place for a worker.
 struct Slot {
     device: Option<u32>,
-    /// The worker, or why none can be started here; that is not tried again.
+    /// The worker, or why none can be started, where none ever was; that is not tried again.
     worker: Option<Result<Process, Failed>>,
 }
 
@@ -59,10 +62,10 @@ impl Pool {
             registry.subjects.iter().flat_map(|subject| &subject.devices).copied().collect();
         let isolated = registry.trials.iter().filter(|trial| isolation.holds(&trial.subject));
         let names = isolated.map(|trial| trial.name.clone()).collect();
-        let sanitizer = isolation.sanitize.map(Sanitizer::find).transpose()?;
-        if sanitizer.is_some() && devices.is_empty() {
+        if isolation.sanitize.is_some() && devices.is_empty() {
             return Err(IsolationError::NothingToSanitize);
         }
+        let sanitizer = isolation.sanitize.map(Sanitizer::find).transpose()?;
         Ok(Self {
             sanitizer,
             names,
@@ -70,6 +73,7 @@ impl Pool {
             selection: selection.clone(),
             isolation,
             several_devices: devices.len() > 1,
+            has_started: AtomicBool::new(false),
             idle: Mutex::new(devices.into_iter().map(|device| Slot::new(Some(device))).collect()),
             freed: Condvar::new(),
         })
@@ -129,7 +133,10 @@ impl Pool {
             });
             match started {
                 Err(_) if attempt < STARTS => attempt += 1,
-                result => return result,
+                result => {
+                    self.has_started.fetch_or(result.is_ok(), Ordering::Relaxed);
+                    return result;
+                }
             }
         }
     }
@@ -184,7 +191,10 @@ impl Slot {
             Ok(process) => process,
             Err(failed) => {
                 let verdict = not_started(trial, &failed);
-                self.worker = Some(Err(failed));
+                // Where workers do start, this one's end was an accident.
+                if !pool.has_started.load(Ordering::Relaxed) {
+                    self.worker = Some(Err(failed));
+                }
                 return verdict;
             }
         };

@@ -75,6 +75,12 @@ impl Process {
         let requests = child.stdin.take();
         let mut process = Self { child, requests, answers, stderr, hello };
         match process.answer(within) {
+            Ok(Answer::Hello { hello })
+                if hello.protocol == PROTOCOL && hello.version != env!("CARGO_PKG_VERSION") =>
+            {
+                let why = format!("is Plumbline {}, not {}", hello.version, env!("CARGO_PKG_VERSION"));
+                Err(process.failed(Failure::Ended(why)))
+            }
             Ok(Answer::Hello { hello }) if hello.protocol == PROTOCOL => {
                 process.hello = hello;
                 Ok(process)

@@ -124,7 +124,8 @@ fn every_error_travels() {
     }
 }
 
-const HELLO: &str = r#"{"hello":{"protocol":1,"version":"0","backends":{}}}"#;
+const HELLO: &str =
+    concat!(r#"{"hello":{"protocol":1,"version":""#, env!("CARGO_PKG_VERSION"), r#"","backends":{}}}"#);
 
 /// A worker that is a shell script.
 fn start(script: &str) -> Result<Process, Failed> {
@@ -151,6 +152,9 @@ fn a_worker_that_does_not_begin_well_is_refused() {
     assert_eq!((&*how, stderr.as_deref()), ("ended with exit code 2", Some("no device")));
     let (how, _) = end(start(&format!("echo '{}'; sleep 5", HELLO.replace(":1,", ":2,"))));
     assert_eq!(how, "speaks version 2 of the worker protocol, not 1");
+    let version = env!("CARGO_PKG_VERSION");
+    let (how, _) = end(start(&format!("echo '{}'; sleep 5", HELLO.replace(version, "0.0.0"))));
+    assert_eq!(how, format!("is Plumbline 0.0.0, not {version}"));
     assert_eq!(end(start("exec sleep 5")).0, "was silent for 0.5 s and was killed");
     assert_eq!(end(start("exec >&-; exec sleep 5")).0, "closed its standard output and did not end");
     let missing = Process::start(&mut Command::new("/no/such/program"), Duration::from_secs(5));
