@@ -153,6 +153,8 @@ fn assemble(out: &Path, executable: &Path, version: &str, metadata: &Value) -> R
             fs::copy(workspace().join(licence), out.join(licence))?;
         }
         copy_folder(&workspace().join("fixtures"), &out.join("fixtures"))?;
+        // What ran elsewhere is for those who read, not for those who run.
+        fs::remove_dir_all(out.join("fixtures/records"))?;
         licences::collect(metadata, PACKAGE, &out.join("licences"))
     };
     written().with_context(|| format!("cannot fill {}", out.display()))
