@@ -8,7 +8,7 @@
 //! println!("{}", plumbline_gpu::device::probe());
 //! ```
 //!
-//! [`Cuda`] is the backend. An operation only *plans* ([`plan`]): it says which kernels run on
+//! [`Cuda`] is the backend. An operation only *plans*: it says which kernels run on
 //! which addresses. Loading, launching, recording as a graph and what to do about errors are
 //! written once, against plans.
 
