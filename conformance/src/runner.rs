@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Runs a registry's trials, in this process where there is no `pool`. `cuda` is what was found of CUDA; `results` is where
-/// `results.jsonl` goes and its name.
+/// Runs a registry's trials, in this process where there is no `pool`. `cuda` is what was found
+/// of CUDA; `results` is where `results.jsonl` goes and its name.
 pub fn run(
     registry: &Registry,
     selection: &Selection,

@@ -5,7 +5,7 @@ use crate::ops;
 use crate::plan::{Step, View};
 use cudarc::driver::sys::CUdeviceptr;
 use plumbline_reference::backend::{Backend, BackendError, Buffer, Layout};
-use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32};
+use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
 use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Decode, Granularity, Op};
 use plumbline_reference::{DType, TensorType};
 
@@ -28,29 +28,22 @@ impl Bandwidth {
     }
 }
 
-fn operations() -> Vec<Op> {
+/// What is measured: name, source format, operation.
+fn operations() -> Vec<(String, Format, Op)> {
+    let cast = |from, to| (format!("cast {from} to {to}"), from, Cast::new(from, to).into());
+    let decode = |from, to| (format!("decode {from} to {to}"), from, Decode { from, to }.into());
     let absmax = Absmax { from: F32, nan: AbsmaxNan::Propagate, granularity: Granularity::Tensor };
     vec![
-        Cast::new(F32, E4M3FN).into(),
-        Cast::new(F32, E5M2).into(),
-        Cast::new(F16, E4M3FN).into(),
-        Cast::new(F32, F16).into(),
-        Cast::new(F32, BF16).into(),
-        Decode { from: E4M3FN, to: F32 }.into(),
-        Decode { from: E4M3FN, to: F16 }.into(),
-        Decode { from: F16, to: F32 }.into(),
-        absmax.into(),
+        cast(F32, E4M3FN),
+        cast(F32, E5M2),
+        cast(F16, E4M3FN),
+        cast(F32, F16),
+        cast(F32, BF16),
+        decode(E4M3FN, F32),
+        decode(E4M3FN, F16),
+        decode(F16, F32),
+        (format!("absmax {F32}"), F32, absmax.into()),
     ]
-}
-
-/// Source format of an operation of the list.
-fn source(op: &Op) -> DType {
-    DType::Float(match op {
-        Op::Cast(op) => op.from,
-        Op::Decode(op) => op.from,
-        Op::Absmax(op) => op.from,
-        _ => F32,
-    })
 }
 
 impl Cuda {
@@ -67,22 +60,17 @@ impl Cuda {
             2 * largest as u64,
             self.load(vec![Step::Copy { from: x, to: y, bytes: largest }])?,
         )];
-        for op in operations() {
-            let input = TensorType::new(source(&op), [elements]);
+        for (name, from, op) in operations() {
+            let input = TensorType::new(from, [elements]);
             let output = op.signature(std::slice::from_ref(&input))?.swap_remove(0);
             let (input, output) = (View { address: x, ty: input }, View { address: y, ty: output });
             let bytes = input.count() * input.width() + output.count() * output.width();
             for variant in self.variants(&op) {
                 let plan =
                     ops::plan(&op, &variant, std::slice::from_ref(&input), std::slice::from_ref(&output))?;
-                let name = match &op {
-                    Op::Cast(op) => format!("cast {} to {}, {variant}", op.from, op.to),
-                    Op::Decode(op) => format!("decode {} to {}, {variant}", op.from, op.to),
-                    op => format!("{} {}, {variant}", op.name(), source(op)),
-                };
                 // A warp for all of the tensor is no way to read it.
                 if variant != ops::WARPS {
-                    runs.push((name, bytes, self.load(plan)?));
+                    runs.push((format!("{name}, {variant}"), bytes, self.load(plan)?));
                 }
             }
         }

@@ -15,23 +15,13 @@ use crate::{plumbline, run, workspace};
 /// The compiler that the kernels are checked with where none is installed.
 const PACKAGE: &str = "nvidia-cuda-nvrtc==13.0.88";
 
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Kernels {
-    /// Use the NVRTC on the loader's path, and install none from PyPI
-    #[arg(long)]
-    system: bool,
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<OsString>,
-}
-
-pub fn kernels(kernels: &Kernels) -> Result<ExitCode> {
+/// With `--system`, uses the NVRTC on the loader's path and installs none from PyPI.
+pub fn kernels(args: &[OsString]) -> Result<ExitCode> {
+    let has = |option: &str| args.iter().any(|arg| arg == option);
+    let needs_none = has("--system") || has("--help") || has("-h");
     let mut command = plumbline("cargo xtask")?;
-    let is_system = |arg: &&OsString| *arg == "--system";
-    let system = kernels.system || kernels.args.iter().any(|arg| is_system(&arg));
-    let help = kernels.args.iter().any(|arg| arg == "--help" || arg == "-h");
-    command.arg("kernels").args(kernels.args.iter().filter(|arg| !is_system(arg)));
-    if !system && !help {
+    command.arg("kernels").args(args.iter().filter(|arg| *arg != "--system"));
+    if !needs_none {
         let mut folders = vec![installed()?];
         folders.extend(env::split_paths(&env::var_os("LD_LIBRARY_PATH").unwrap_or_default()));
         command.env("LD_LIBRARY_PATH", env::join_paths(folders).context("LD_LIBRARY_PATH")?);

@@ -61,10 +61,10 @@ enum Xtask {
 
     /// Build the plumbline executable and run `plumbline kernels ARGS...` with NVRTC from PyPI
     ///
-    /// Compiles every CUDA kernel for each of its architectures; needs no GPU. With --system,
-    /// first of all, it takes the machine's own NVRTC.
+    /// Compiles every CUDA kernel for each of its architectures; needs no GPU. With --system
+    /// it takes the machine's own NVRTC.
     #[command(disable_help_flag = true)]
-    Kernels(kernels::Kernels),
+    Kernels(PassedOn),
 
     /// Build and run the benchmark: conversions of the CPU reference beside those of other crates
     ///
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         Xtask::Plumbline(_) => {
             plumbline("cargo xtask plumbline").and_then(|mut built| run(built.args(&args)))
         }
-        Xtask::Kernels(args) => kernels::kernels(&args),
+        Xtask::Kernels(_) => kernels::kernels(&args),
         Xtask::Bench(_) => bench(&args),
         Xtask::Dist(dist) => dist::dist(&dist),
         Xtask::Ci => run(Command::new("bash").args([".ci/run", "--no-install"]).current_dir(workspace())),
