@@ -3,6 +3,8 @@
 //! - [`format`](mod@format): number formats as data, with one encoder and one decoder.
 //! - [`ops`]: what each operation means; an [`Op`](ops::Op) is a value that says
 //!   what to compute.
+//! - [`accumulate`]: orders in which dot products are summed, tensor cores among them.
+//! - [`Exact`]: sums and products without any rounding.
 //! - [`fast`]: the same conversions on SIMD registers.
 //! - [`Tensor`]: element type, shape, strides, bytes.
 //! - [`Backend`]: the trait that every implementation under test stands behind;
@@ -11,9 +13,11 @@
 //! Arithmetic is that of IEEE 754 binary32 without contraction or flush to zero;
 //! a NaN that arithmetic makes becomes the canonical NaN of the output's format.
 
+pub mod accumulate;
 pub mod backend;
 mod cpu;
 mod dtype;
+mod exact;
 pub mod fast;
 pub mod format;
 pub mod ops;
@@ -22,4 +26,5 @@ mod tensor;
 pub use backend::{Backend, BackendError};
 pub use cpu::Cpu;
 pub use dtype::DType;
+pub use exact::Exact;
 pub use tensor::{MAX_BYTES, Path, Tensor, TensorError, TensorType, position};

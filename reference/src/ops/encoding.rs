@@ -261,7 +261,7 @@ pub(super) fn f32_at(x: &Tensor, format: Format, i: usize) -> f32 {
 /// An arithmetic result as a value: NaN is positive, whatever sign the processor
 /// gave it.
 #[inline]
-pub(super) fn arithmetic(x: f32) -> Value {
+pub(crate) fn arithmetic(x: f32) -> Value {
     if x.is_nan() { Value::Nan { negative: false } } else { Value::from(x) }
 }
 

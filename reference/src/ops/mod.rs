@@ -13,13 +13,17 @@ pub mod decode;
 pub mod device_scaled_cast;
 mod encoding;
 pub mod format_info;
+pub mod gemm;
+pub mod mma;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
 
 pub use absmax::AbsmaxNan;
 pub use device_scaled_cast::{Special, Tiny};
+pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
+pub use gemm::{Bits32, Compute, GemmScale, Operands};
 pub use signature::SignatureError;
 
 use crate::{Path, Tensor, TensorError, TensorType};
@@ -32,6 +36,11 @@ pub trait Operation {
     /// Names of the inputs, as the documentation and errors use them. Trailing
     /// inputs that only some parameters need are included.
     const INPUTS: &'static [&'static str];
+
+    /// Names of the inputs that these parameters take, where they are not the first ones.
+    fn input_names(&self) -> Vec<&'static str> {
+        Self::INPUTS.to_vec()
+    }
 
     /// Types of the outputs for inputs of these types.
     fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError>;
@@ -82,8 +91,8 @@ macro_rules! operations {
 
             /// Names of the operation's inputs.
             #[must_use]
-            pub fn input_names(&self) -> &'static [&'static str] {
-                match self { $(Self::$Type(_) => <$Type as Operation>::INPUTS,)* }
+            pub fn input_names(&self) -> Vec<&'static str> {
+                match self { $(Self::$Type(op) => op.input_names(),)* }
             }
 
             /// Types of the outputs, or what does not fit.
@@ -149,4 +158,8 @@ operations! {
     device_scaled_cast: DeviceScaledCast,
     /// Decode, then multiply by a scale read from memory.
     scaled_decode: ScaledDecode,
+    /// One matrix instruction on a batch of tiles.
+    mma: Mma,
+    /// A matrix product.
+    gemm: Gemm,
 }

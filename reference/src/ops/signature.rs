@@ -57,14 +57,14 @@ pub enum SignatureError {
 /// The input types of a call, with the names to report them by.
 pub struct Inputs<'a> {
     op: &'static str,
-    names: &'static [&'static str],
+    names: Vec<&'static str>,
     types: &'a [TensorType],
 }
 
 impl<'a> Inputs<'a> {
     pub(super) fn new(
         op: &'static str,
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
         types: &'a [TensorType],
     ) -> Result<Self, SignatureError> {
         for ty in types {
