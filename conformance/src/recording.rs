@@ -4,13 +4,42 @@ use plumbline_reference::{DType, Tensor, TensorType};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Files that have been read, so that a file named by many cases is read once.
 #[derive(Default)]
 pub(crate) struct Recordings {
-    files: HashMap<PathBuf, Arc<[u8]>>,
+    files: HashMap<PathBuf, File>,
+}
+
+/// A file and where its tensors lie.
+struct File {
+    bytes: Vec<u8>,
+    tensors: HashMap<String, Found>,
+}
+
+struct Found {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Range<usize>,
+}
+
+impl File {
+    fn read(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let bytes = fs::read(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        let parsed = SafeTensors::deserialize(&bytes)
+            .map_err(|error| format!("{shown} is not a valid safetensors file: {error}"))?;
+        let start = bytes.as_ptr() as usize;
+        let found = parsed.iter().map(|(name, view)| {
+            let at = view.data().as_ptr() as usize - start;
+            let bytes = at..at + view.data().len();
+            (name.to_owned(), Found { dtype: view.dtype(), shape: view.shape().to_vec(), bytes })
+        });
+        let tensors = found.collect();
+        Ok(Self { bytes, tensors })
+    }
 }
 
 impl Recordings {
@@ -62,18 +91,17 @@ impl Recordings {
         name: &str,
         f: impl FnOnce(Dtype, &[u8], &[usize]) -> Result<T, String>,
     ) -> Result<T, String> {
-        let shown = path.display();
         if !self.files.contains_key(path) {
-            let bytes = fs::read(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-            self.files.insert(path.to_owned(), bytes.into());
+            self.files.insert(path.to_owned(), File::read(path)?);
         }
-        let file = SafeTensors::deserialize(&self.files[path])
-            .map_err(|error| format!("{shown} is not a valid safetensors file: {error}"))?;
-        let view = file.tensor(name).map_err(|_| {
-            let names: Vec<_> = file.names().into_iter().take(20).collect();
-            format!("{shown} has no tensor `{name}`; it has {}", names.join(", "))
-        })?;
-        f(view.dtype(), view.data(), view.shape())
+        let file = &self.files[path];
+        let Some(found) = file.tensors.get(name) else {
+            let mut names: Vec<_> = file.tensors.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            names.truncate(20);
+            return Err(format!("{} has no tensor `{name}`; it has {}", path.display(), names.join(", ")));
+        };
+        f(found.dtype, &file.bytes[found.bytes.clone()], &found.shape)
     }
 }
 
