@@ -28,6 +28,14 @@ pub enum Accumulation {
     Pairwise,
     /// Blocks of a tensor core in ascending k, each on top of the result before, from +0.
     Chain(Block),
+    /// The same where K is cut into tiles of which the first one holds the rest, `K % tile`
+    /// products, so that its last block may be a short one: CUTLASS kernels for ragged K.
+    ResidueFirst {
+        /// Products of a tile.
+        tile: usize,
+        /// The block.
+        block: Block,
+    },
     /// FP8 `mma.sync` of Hopper, which has no FP8 unit: of every 32 products those with
     /// k mod 4 in {0, 1} make one block from +0, those in {2, 3} a second one on top, and
     /// that result is added to the accumulator in f32, to nearest even.
@@ -44,13 +52,48 @@ pub struct Sum {
     pub split: Split,
     /// How each part is summed.
     pub each: Accumulation,
-    /// In which order parts are added, each addition rounded to nearest even.
+    /// In which order parts are added, in f32.
     #[serde(default)]
     pub reduce: Reduce,
-    /// Format that the sums of parts are rounded to before they are added, and that
-    /// additions are rounded to.
+    /// Format that the sums of parts are rounded to before they are added.
     #[serde(default = "f32_format")]
     pub partials: Format,
+    /// Format that each addition's result is rounded to, and the first part before any.
+    #[serde(default = "f32_format")]
+    pub sums: Format,
+}
+
+impl Sum {
+    /// Parts of which each is summed alike, added in ascending order and in f32.
+    #[must_use]
+    pub fn new(split: Split, each: Accumulation) -> Self {
+        Self { split, each, reduce: Reduce::Ascending, partials: F32, sums: F32 }
+    }
+
+    /// A part's sum as it is added: an f32.
+    #[must_use]
+    pub fn partial(&self, sum: u64) -> u64 {
+        convert(self.partials, F32, convert(self.each.format(), self.partials, sum))
+    }
+
+    /// The sum of two numbers in f32, rounded to the format of sums.
+    #[must_use]
+    pub fn add(&self, a: u64, b: u64) -> u64 {
+        let sum = f32::from_bits(a as u32) + f32::from_bits(b as u32);
+        self.rounded(bits(sum))
+    }
+
+    /// An f32 rounded to the format of sums, as an f32 again.
+    #[must_use]
+    pub fn rounded(&self, code: u64) -> u64 {
+        convert(self.sums, F32, convert(F32, self.sums, code))
+    }
+}
+
+impl From<Sum> for Accumulation {
+    fn from(sum: Sum) -> Self {
+        Self::Sum(Box::new(sum))
+    }
 }
 
 fn f32_format() -> Format {
@@ -95,6 +138,9 @@ pub enum Reduce {
     /// Halves: `p[i] + p[i + n / 2]` for n a power of two, until one is left; parts are
     /// filled up with +0. What `__shfl_down_sync` and `__shfl_xor_sync` do.
     Halves,
+    /// Into so many buffers, part z into buffer `z % buffers`, all but the last part; then the
+    /// last part and the buffers in ascending order. Split-K within one kernel.
+    Buffers(usize),
 }
 
 impl Split {
@@ -144,8 +190,8 @@ impl Accumulation {
     pub fn format(&self) -> Format {
         match self {
             Self::Chain(block) => block.accumulator(),
-            Self::Fma | Self::MultiplyAdd | Self::Pairwise | Self::HalvesThenAdd(_) => F32,
-            Self::Sum(sum) => sum.partials,
+            Self::ResidueFirst { block, .. } => block.accumulator(),
+            Self::Fma | Self::MultiplyAdd | Self::Pairwise | Self::HalvesThenAdd(_) | Self::Sum(_) => F32,
         }
     }
 
@@ -153,7 +199,7 @@ impl Accumulation {
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Fma | Self::MultiplyAdd | Self::Pairwise => Ok(()),
-            Self::Chain(block) | Self::HalvesThenAdd(block) => {
+            Self::Chain(block) | Self::HalvesThenAdd(block) | Self::ResidueFirst { block, .. } => {
                 let bits = match block.output {
                     BlockOutput::Truncate(bits) => bits,
                     BlockOutput::NearestF32 | BlockOutput::NearestF16 => 23,
@@ -162,11 +208,17 @@ impl Accumulation {
                     && (1..=40).contains(&block.fraction_bits)
                     && (-300..=300).contains(&block.min_exponent)
                     && (1..=23).contains(&bits);
+                let fits = fits && !matches!(self, Self::ResidueFirst { tile: 0, .. });
                 let why = "a block has 1 to 256 products, 1 to 40 fraction bits, an e0 from -300 to 300 \
-                           and keeps 1 to 23 fraction bits";
+                           and keeps 1 to 23 fraction bits; a tile has products";
                 if fits { Ok(()) } else { Err(why.to_owned()) }
             }
-            Self::Sum(sum) => sum.split.check().and_then(|()| sum.each.check()),
+            Self::Sum(sum) => {
+                if sum.reduce == Reduce::Buffers(0) {
+                    return Err("there is at least one buffer".to_owned());
+                }
+                sum.split.check().and_then(|()| sum.each.check())
+            }
         }
     }
 
@@ -179,9 +231,11 @@ impl Accumulation {
             Self::Fma => bits(a.iter().zip(b).fold(0.0, |sum, (a, b)| a.f32.mul_add(b.f32, sum))),
             Self::MultiplyAdd => bits(f32_products().reduce(|sum, product| sum + product).unwrap_or(0.0)),
             Self::Pairwise => bits(pairwise(&f32_products().collect::<Vec<_>>())),
-            Self::Chain(block) => {
-                let length = block.products as usize;
-                a.chunks(length).zip(b.chunks(length)).fold(0, |c, (a, b)| block.fuse(terms(a, b), c))
+            Self::Chain(block) => chain(block, a, b, 0),
+            Self::ResidueFirst { tile, block } => {
+                let ((a, more_a), (b, more_b)) = (a.split_at(a.len() % tile), b.split_at(b.len() % tile));
+                let of_tile = |c, (a, b)| chain(block, a, b, c);
+                more_a.chunks(*tile).zip(more_b.chunks(*tile)).fold(chain(block, a, b, 0), of_tile)
             }
             Self::HalvesThenAdd(block) => {
                 let sum = a
@@ -191,12 +245,15 @@ impl Accumulation {
                 bits(sum)
             }
             Self::Sum(sum) => {
-                let (from, to) = (sum.each.format(), sum.partials);
-                let partials = sum.split.of(a.len()).into_iter().map(|part| {
+                let of_part = |part: Vec<usize>| {
                     let pick = |all: &[Operand]| part.iter().map(|&k| all[k]).collect::<Vec<_>>();
-                    convert(from, to, sum.each.dot(&pick(a), &pick(b)))
-                });
-                sum.reduce.add(partials.collect(), |a, b| add(to, a, b))
+                    sum.partial(sum.each.dot(&pick(a), &pick(b)))
+                };
+                let mut parts: Vec<_> = sum.split.of(a.len()).into_iter().map(of_part).collect();
+                if let Some(first) = parts.first_mut() {
+                    *first = sum.rounded(*first);
+                }
+                sum.reduce.add(parts, |a, b| sum.add(a, b))
             }
         }
     }
@@ -208,8 +265,10 @@ impl Accumulation {
     pub(crate) fn instruction(&self, a: &[Operand], b: &[Operand], c: u64) -> u64 {
         match self {
             Self::Chain(block) => block.fuse(terms(a, b), c),
-            Self::HalvesThenAdd(block) => add(F32, halves(block, a, b), c),
-            _ => add(self.format(), self.dot(a, b), c),
+            Self::HalvesThenAdd(block) => {
+                bits(f32::from_bits(halves(block, a, b) as u32) + f32::from_bits(c as u32))
+            }
+            _ => unreachable!("no instruction accumulates in another way"),
         }
     }
 }
@@ -218,6 +277,17 @@ impl Reduce {
     /// All parts as one, by an addition of two.
     pub fn add<T: Clone + Default>(self, mut parts: Vec<T>, add: impl Fn(T, T) -> T) -> T {
         match self {
+            Self::Buffers(count) => {
+                let Some(last) = parts.pop() else { return T::default() };
+                let mut buffers: Vec<T> = Vec::new();
+                for (z, part) in parts.into_iter().enumerate() {
+                    match buffers.get_mut(z % count) {
+                        Some(buffer) => *buffer = add(buffer.clone(), part),
+                        None => buffers.push(part),
+                    }
+                }
+                buffers.into_iter().fold(last, add)
+            }
             Self::Ascending => parts.into_iter().reduce(add).unwrap_or_default(),
             Self::Descending => parts.into_iter().rev().reduce(add).unwrap_or_default(),
             Self::Neighbours => {
@@ -265,6 +335,12 @@ fn terms<'a>(a: &'a [Operand], b: &'a [Operand]) -> impl Iterator<Item = (Term, 
     a.iter().zip(b).map(|(a, b)| (a.term, b.term))
 }
 
+/// Blocks in ascending k on top of `c`.
+fn chain(block: &Block, a: &[Operand], b: &[Operand], c: u64) -> u64 {
+    let length = block.products as usize;
+    a.chunks(length).zip(b.chunks(length)).fold(c, |c, (a, b)| block.fuse(terms(a, b), c))
+}
+
 /// The result of one FP8 `mma.sync` of Hopper before it is added to the accumulator.
 fn halves(block: &Block, a: &[Operand], b: &[Operand]) -> u64 {
     let half = |upper: bool| {
@@ -291,14 +367,4 @@ fn bits(sum: f32) -> u64 {
 
 fn convert(from: Format, to: Format, code: u64) -> u64 {
     if from == to { code } else { to.encode(from.decode(code), &Policy::IEEE, 0) }
-}
-
-/// `a + b`, computed in f32 and rounded to the format: once, as formats up to 11 bits of
-/// significand have room for.
-fn add(format: Format, a: u64, b: u64) -> u64 {
-    let value = |code| {
-        let value: Value = format.decode(code);
-        f32::from_bits(F32.encode(value, &Policy::IEEE, 0) as u32)
-    };
-    convert(F32, format, bits(value(a) + value(b)))
 }

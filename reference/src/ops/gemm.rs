@@ -15,10 +15,12 @@
 //!   `+0` but for the sign that alpha and scales give it.
 //! - given: the bits that this order of accumulation gives. `operands` says what a and b are
 //!   converted to first. The result of the accumulation goes through the **epilogue**, in f32:
-//!   1. `t = acc * (alpha * (scale_a * scale_b))`, each product rounded to nearest even;
-//!   2. `t = fma(beta, c, t)` where `beta` is not zero;
+//!   1. `f = (alpha * scale_a) * scale_b`, each product rounded to nearest even;
+//!   2. `t = f * acc`, or with a `beta` that is not zero `t = fma(f, acc, beta * c)`;
 //!   3. `t = t + bias` and `t = t * scale_out` where there are such;
 //!   4. one rounding to the output's format.
+//!
+//!   That is what cuBLASLt's kernels for sm_90 do (measured); [`EpilogueOrder`] has others.
 //!
 //! Outputs of 8 bits saturate; others overflow to infinity. NaN is the canonical one.
 //! `compute` and `fast_accumulation` do not change the exact value: they say what arithmetic
@@ -69,6 +71,9 @@ pub struct Gemm {
     /// With `accumulate`: what the operands are converted to first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operands: Option<Operands>,
+    /// With `accumulate`: the order of the steps after it.
+    #[serde(default)]
+    pub epilogue: EpilogueOrder,
     /// Factor of the product.
     #[serde(default = "Bits32::one")]
     pub alpha: Bits32,
@@ -117,6 +122,23 @@ pub enum GemmScale {
     Tensor,
     /// One per row of `op(a)`, or column of `op(b)`.
     Row,
+}
+
+/// In which order the epilogue multiplies and adds; all of them measured in kernels of cuBLAS
+/// and cuBLASLt on an H200.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EpilogueOrder {
+    /// `fma(f, acc, beta * c)`, then the bias.
+    #[default]
+    FusedProduct,
+    /// `fma(beta, c, f * acc)`, then the bias: after the reduction of split-K.
+    FusedAddend,
+    /// `fma(f, acc, bias)` where there is no c; else as `fused_product`.
+    FusedBias,
+    /// `f * acc` rounded to the output's format, then c added in f32 and rounded again:
+    /// beta is 1.
+    RoundedProduct,
 }
 
 /// A conversion of operands.
@@ -193,6 +215,7 @@ impl Gemm {
             fast_accumulation: false,
             accumulate: None,
             operands: None,
+            epilogue: EpilogueOrder::default(),
             alpha: Bits32::one(),
             beta: Bits32::default(),
             c: None,

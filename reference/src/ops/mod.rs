@@ -23,7 +23,7 @@ pub use absmax::AbsmaxNan;
 pub use device_scaled_cast::{Special, Tiny};
 pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
-pub use gemm::{Bits32, Compute, GemmScale, Operands};
+pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
 pub use signature::SignatureError;
 
 use crate::{Path, Tensor, TensorError, TensorType};

@@ -1,6 +1,6 @@
 //! From the result of an accumulation to the output, in f32.
 
-use super::{Gemm, GemmScale, Geometry, scale_at};
+use super::{EpilogueOrder, Gemm, GemmScale, Geometry, scale_at};
 use crate::Tensor;
 use crate::format::{F32, Format, Policy, Value};
 use crate::ops::arithmetic;
@@ -35,18 +35,30 @@ impl<'a> Epilogue<'a> {
     pub(super) fn apply(&self, sum: Value, position: usize) -> u64 {
         let (_, m, n) = self.geometry.coordinates(position);
         let scale = |tensor, scale, index| to_f32(scale_at(tensor, scale, index));
-        let scale_ab = scale(self.scale_a, self.gemm.scale_a, m) * scale(self.scale_b, self.gemm.scale_b, n);
-        let mut t = to_f32(sum) * (self.gemm.alpha.0 * scale_ab);
-        if let Some((c, format)) = self.c {
-            t = self.gemm.beta.0.mul_add(to_f32(format.decode(c.code(position))), t);
-        }
-        if let Some((bias, format)) = self.bias {
-            t += to_f32(format.decode(bias.code(n)));
+        let scale_a = scale(self.scale_a, self.gemm.scale_a, m);
+        let factor = (self.gemm.alpha.0 * scale_a) * scale(self.scale_b, self.gemm.scale_b, n);
+        let (sum, beta, out) = (to_f32(sum), self.gemm.beta.0, self.gemm.out);
+        let c = self.c.map(|(c, format)| to_f32(format.decode(c.code(position))));
+        let bias = self.bias.map(|(bias, format)| to_f32(format.decode(bias.code(n))));
+        let (mut t, bias) = match (self.gemm.epilogue, c, bias) {
+            (EpilogueOrder::FusedBias, None, Some(bias)) => (factor.mul_add(sum, bias), None),
+            (_, None, bias) => (factor * sum, bias),
+            (EpilogueOrder::FusedAddend, Some(c), bias) => (beta.mul_add(c, factor * sum), bias),
+            (EpilogueOrder::RoundedProduct, Some(c), bias) => {
+                let rounded = out.encode(arithmetic(factor * sum), &self.policy, 0);
+                (to_f32(out.decode(rounded)) + beta * c, bias)
+            }
+            (EpilogueOrder::FusedProduct | EpilogueOrder::FusedBias, Some(c), bias) => {
+                (factor.mul_add(sum, beta * c), bias)
+            }
+        };
+        if let Some(bias) = bias {
+            t += bias;
         }
         if self.scale_out.is_some() {
             t *= scale(self.scale_out, GemmScale::Tensor, 0);
         }
-        self.gemm.out.encode(arithmetic(t), &self.policy, 0)
+        out.encode(arithmetic(t), &self.policy, 0)
     }
 }
 
