@@ -137,7 +137,7 @@ fn judge_one(backend: &dyn Backend, op: &Op, inputs: &[Tensor]) -> Result<Output
     };
     let variant = backend.variants(op).remove(0);
     let actual = backend.run(op, &variant, inputs)?.remove(0);
-    Ok(judge(Context { op, inputs, nan: NanJudge::Class }, 0, &expected, &actual))
+    Ok(judge(Context::new(op, inputs, NanJudge::Class), 0, &expected, &actual))
 }
 
 /// The element type of the only input.

@@ -55,7 +55,7 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
         let message = format!("{} outputs, expected {}", outputs.len(), built.expected.len());
         return Attempt::without_outputs(Outcome::Fail, message);
     }
-    let context = Context { op, inputs: &built.inputs, nan: subject.nan };
+    let context = Context::new(op, &built.inputs, subject.nan);
     let pairs = built.expected.iter().zip(&outputs).enumerate();
     let outputs: Vec<_> = pairs.map(|(i, (expected, actual))| judge(context, i, expected, actual)).collect();
     let right = faults.is_empty() && outputs.iter().all(|output| output.ok);

@@ -254,6 +254,22 @@ pub enum Criterion {
         /// Absolute tolerance.
         atol: f64,
     },
+    /// Matrix products: within the error that is derived, element by element, from what the
+    /// operation lets an implementation do.
+    Bound,
+    /// Matrix products: the bits of one of the declared orders of accumulation, which the
+    /// report names.
+    Explained,
+    /// Matrix products of integers whose sums are exact: every element, by Freivalds' check.
+    Freivalds,
+}
+
+impl Criterion {
+    /// Whether it says what is right by itself, so that nothing is computed beforehand.
+    #[must_use]
+    pub const fn is_of_products(self) -> bool {
+        matches!(self, Self::Bound | Self::Explained | Self::Freivalds)
+    }
 }
 
 /// How NaNs compare.

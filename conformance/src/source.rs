@@ -8,6 +8,7 @@ use crate::load::LoadError;
 use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
+use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -70,6 +71,8 @@ pub enum Values {
         /// The values there.
         values: Tensor,
     },
+    /// None: the criterion itself says what is right.
+    Derived,
 }
 
 /// A case made concrete.
@@ -90,6 +93,7 @@ impl Case {
         recordings: &mut Recordings,
     ) -> Result<Self, LoadError> {
         check_criterion(spec.judge)
+            .and_then(|()| check_product(&spec))
             .map_err(|why| place.error(Some(&spec.name), &[Step::Key("judge".into())], &why))?;
         let field = |name: &str, i| [Step::Key(name.into()), Step::Index(i)];
         let mut inputs: Vec<Input> = Vec::with_capacity(spec.inputs.len());
@@ -212,6 +216,16 @@ impl Case {
 
         let expected = match &self.expected {
             Some(expected) => expected.clone(),
+            None if self.spec.judge.is_of_products() => {
+                let derived = |ty: TensorType| Expected {
+                    values: Values::Derived,
+                    ty,
+                    criterion: self.spec.judge,
+                    nan: None,
+                    computed: true,
+                };
+                outputs.into_iter().map(derived).collect()
+            }
             None => {
                 let op = &self.spec.op;
                 let outputs = match self.spec.against {
@@ -344,13 +358,19 @@ fn resolve_expected(
         return Err(format!("has shape {:?}, the operation gives {:?}", own.shape, ty.shape));
     }
     let given = match &values {
-        Values::Dense(tensor) | Values::Sparse { values: tensor, .. } => tensor,
+        Values::Dense(tensor) | Values::Sparse { values: tensor, .. } => Some(tensor),
+        Values::Derived => None,
     };
-    if let Some(stray) = given.codes().find(|code| code & !dtype.code_mask() != 0) {
+    if let Some(stray) = given.into_iter().flat_map(Tensor::codes).find(|code| code & !dtype.code_mask() != 0)
+    {
         return Err(format!("{} has padding bits set, which no right output has", dtype.hex(stray)));
     }
     let criterion = judge.unwrap_or(default);
     check_criterion(criterion)?;
+    if criterion.is_of_products() {
+        return Err("`bound`, `explained` and `freivalds` say what is right themselves; leave out `expect`"
+            .to_owned());
+    }
     Ok(Expected { values, ty: own, criterion, nan: *nan, computed: false })
 }
 
@@ -389,10 +409,19 @@ fn check_size(ty: &TensorType) -> Result<(), String> {
     }
 }
 
+/// Requires an exact product where the criterion judges those.
+fn check_product(spec: &CaseSpec) -> Result<(), String> {
+    let is_exact_product = matches!(&spec.op, Op::Gemm(gemm) if gemm.accumulate.is_none());
+    if spec.judge.is_of_products() && !is_exact_product {
+        return Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`".to_owned());
+    }
+    Ok(())
+}
+
 fn check_criterion(criterion: Criterion) -> Result<(), String> {
     // Written so that NaN does not pass. Looser ones accept a zero for anything.
     match criterion {
-        Criterion::BitExact => Ok(()),
+        Criterion::BitExact | Criterion::Bound | Criterion::Explained | Criterion::Freivalds => Ok(()),
         Criterion::Ulp(n) if (0.0..=1e6).contains(&n) => Ok(()),
         Criterion::Ulp(_) => Err("a tolerance in ulp is a number from 0 to 1e6".to_owned()),
         Criterion::Allclose { rtol, atol }

@@ -5,6 +5,7 @@ mod fault;
 pub use fault::Fault;
 
 use crate::case::{Criterion, NanJudge};
+use crate::product::{Hints, Judged, Product, Wrong};
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
@@ -42,9 +43,15 @@ pub struct OutputVerdict {
     /// largest error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<Element>,
-    /// Why no element was compared: wrong shape or type.
+    /// Why no element was compared: wrong shape or type, or inputs that a check is not for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
+    /// Of a matrix product: the order of accumulation that gives these bits, or comes nearest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+    /// Of a matrix product: which faults the check finds, and with what certainty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guarantee: Option<String>,
 }
 
 /// JSON has no infinity. The field is left out where there is no error.
@@ -97,6 +104,10 @@ pub struct Context<'a> {
     pub inputs: &'a [Tensor],
     /// How NaNs compare where the case does not say.
     pub nan: NanJudge,
+    /// The architecture of the device, where it has one: `sm_90`.
+    pub architecture: Option<&'a str>,
+    /// How the backend says that it computes, if it does.
+    pub hints: Option<&'a Hints>,
 }
 
 /// Judges output number `output`.
@@ -114,10 +125,23 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
         first: None,
         worst: None,
         shape: None,
+        explanation: None,
+        guarantee: None,
     };
     if actual.ty() != &expected.ty {
         verdict.shape = Some(format!("output is {}, expected {}", actual.ty(), expected.ty));
         return verdict;
+    }
+    if let (Op::Gemm(gemm), Values::Derived) = (context.op, &expected.values) {
+        let hints = Hints::default();
+        let product = Product {
+            gemm,
+            inputs: context.inputs,
+            architecture: context.architecture,
+            hints: context.hints.unwrap_or(&hints),
+        };
+        let judged = product.judge(expected.criterion, actual);
+        return of_product(context, verdict, actual, judged);
     }
     let comparator = Comparator {
         dtype: expected.ty.dtype,
@@ -127,10 +151,12 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
     let count = match &expected.values {
         Values::Dense(tensor) => tensor.len(),
         Values::Sparse { at, .. } => at.len(),
+        Values::Derived => 0,
     };
     let pair = |i: usize| match &expected.values {
         Values::Dense(tensor) => (i, tensor.code(i), actual.code(i)),
         Values::Sparse { at, values } => (at[i], values.code(i), actual.code(at[i])),
+        Values::Derived => unreachable!("there are no values to compare with"),
     };
 
     verdict.elements = count;
@@ -174,11 +200,56 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
 fn same_bytes(expected: &Expected, actual: &Tensor) -> bool {
     match &expected.values {
         Values::Dense(right) => right.strides() == actual.strides() && right.bytes() == actual.bytes(),
-        Values::Sparse { .. } => false,
+        Values::Sparse { .. } | Values::Derived => false,
     }
 }
 
-impl Context<'_> {
+/// The verdict on a matrix product.
+fn of_product(
+    context: Context<'_>,
+    verdict: OutputVerdict,
+    actual: &Tensor,
+    judged: Judged,
+) -> OutputVerdict {
+    let dtype = actual.dtype();
+    let comparator = Comparator { dtype, criterion: Criterion::BitExact, nan: NanJudge::Class };
+    let mut faults = BTreeMap::new();
+    let mut worst: Option<(f64, &Wrong)> = None;
+    for wrong in &judged.wrong {
+        *faults.entry(Fault::of(dtype, wrong.right, wrong.got, None)).or_default() += 1;
+        let severity = comparator.severity(wrong.right, wrong.got);
+        if worst.is_none_or(|(most, _)| severity > most) {
+            worst = Some((severity, wrong));
+        }
+    }
+    let described = |wrong: &Wrong| {
+        let pair = (wrong.position, wrong.right, wrong.got);
+        let fault = Fault::of(dtype, wrong.right, wrong.got, None);
+        described(context, verdict.output, actual, pair, fault)
+    };
+    OutputVerdict {
+        ok: judged.wrong.is_empty() && judged.impossible.is_none(),
+        bit_exact: judged.bit_exact && judged.impossible.is_none(),
+        elements: judged.elements,
+        mismatches: judged.wrong.len(),
+        faults,
+        max_error_over_bound: judged.max_error_over_bound,
+        first: judged.wrong.first().map(described),
+        worst: worst.map(|(_, wrong)| described(wrong)),
+        shape: judged.impossible,
+        explanation: judged.explanation,
+        guarantee: Some(judged.guarantee),
+        ..verdict
+    }
+}
+
+impl<'a> Context<'a> {
+    /// A call of which nothing more is known.
+    #[must_use]
+    pub fn new(op: &'a Op, inputs: &'a [Tensor], nan: NanJudge) -> Self {
+        Self { op, inputs, nan, architecture: None, hints: None }
+    }
+
     /// The value that the right one was rounded from, where the definition computed it.
     fn exact(&self, expected: &Expected, output: usize, index: usize) -> Option<f64> {
         if expected.computed { self.op.exact(self.inputs, output, index) } else { None }
@@ -192,8 +263,18 @@ fn element(
     actual: &Tensor,
     (index, right, got): (usize, u64, u64),
 ) -> Element {
-    let dtype = expected.ty.dtype;
-    let fault = Fault::of(dtype, right, got, context.exact(expected, output, index));
+    let fault = Fault::of(expected.ty.dtype, right, got, context.exact(expected, output, index));
+    described(context, output, actual, (index, right, got), fault)
+}
+
+fn described(
+    context: Context<'_>,
+    output: usize,
+    actual: &Tensor,
+    (index, right, got): (usize, u64, u64),
+    fault: Fault,
+) -> Element {
+    let dtype = actual.dtype();
     let names = context.op.input_names();
     let inputs = context.op.sources(context.inputs, output, index).into_iter().map(|(input, at)| {
         let tensor = &context.inputs[input];
@@ -252,7 +333,9 @@ impl Comparator {
             return (right == got, None);
         }
         let (error, bound) = match self.criterion {
-            Criterion::BitExact => return (false, None),
+            Criterion::BitExact | Criterion::Bound | Criterion::Explained | Criterion::Freivalds => {
+                return (false, None);
+            }
             Criterion::Ulp(n) => {
                 let exact = exact.unwrap_or_else(|| right_value.to_f64());
                 // An infinity counts as a number only where the value is out of range.

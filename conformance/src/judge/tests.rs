@@ -22,7 +22,7 @@ fn verdict(
         computed: true,
     };
     let op = Op::from(Cast::new(F32, to));
-    judge(Context { op: &op, inputs: &inputs, nan }, 0, &expected, &Tensor::from_codes(ty, got).unwrap())
+    judge(Context::new(&op, &inputs, nan), 0, &expected, &Tensor::from_codes(ty, got).unwrap())
 }
 
 fn one(criterion: Criterion, x: f32, right: u64, got: u64, to: Format) -> bool {
@@ -125,7 +125,7 @@ fn a_wrong_shape_or_type_fails_before_any_element() {
         computed: true,
     };
     let op = Op::from(Cast::new(F32, E4M3FN));
-    let context = Context { op: &op, inputs: &[], nan: NanJudge::Bits };
+    let context = Context::new(&op, &[], NanJudge::Bits);
     for wrong in [TensorType::new(E4M3FN, [1, 2]), TensorType::new(DType::U8, [2])] {
         let verdict = judge(context, 0, &expected, &Tensor::from_codes(wrong, &[0, 0]).unwrap());
         assert!(!verdict.ok && verdict.shape.is_some());
@@ -145,7 +145,7 @@ fn a_given_value_is_judged_by_itself_not_by_the_operation() {
         computed: false,
     };
     let op = Op::from(Cast::new(F32, E4M3FN));
-    let context = Context { op: &op, inputs: &x, nan: NanJudge::Class };
+    let context = Context::new(&op, &x, NanJudge::Class);
     assert!(!judge(context, 0, &expected, &Tensor::from_codes(ty.clone(), &[0x38]).unwrap()).ok);
     assert!(judge(context, 0, &expected, &Tensor::from_codes(ty, &[0x7e]).unwrap()).ok);
 }

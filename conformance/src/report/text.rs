@@ -78,12 +78,18 @@ fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &
         line("shape", shape);
         return;
     }
+    if let Some(explanation) = &output.explanation {
+        line("explained", explanation);
+    }
     let mut faults: Vec<_> = output.faults.iter().collect();
     faults.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
     let faults: Vec<_> = faults.iter().map(|(fault, count)| format!("{count} x {fault}")).collect();
     line("mismatches", &format!("{} of {}: {}", output.mismatches, output.elements, faults.join(", ")));
     if let Some(ratio) = output.max_error_over_bound {
         line("error", &format!("at most {ratio:.3} of the bound"));
+    }
+    if let Some(guarantee) = &output.guarantee {
+        line("judged", guarantee);
     }
     if let Some(worst) = &output.worst {
         element("worst", worst, line);

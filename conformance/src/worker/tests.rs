@@ -49,6 +49,8 @@ fn output(fault: Fault, criterion: Criterion, max_error_over_bound: Option<f64>)
         first: Some(element(Fault::Value)),
         worst: Some(element(fault)),
         shape: None,
+        explanation: None,
+        guarantee: None,
     }
 }
 

@@ -10,7 +10,7 @@ mod instruction;
 pub use block::{Block, BlockOutput, Term};
 pub use instruction::{Instruction, Shape};
 
-use crate::format::{F32, Format, Policy, Value};
+use crate::format::{F32, Format, Policy};
 use crate::ops::arithmetic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,73 @@
+//! Which order of accumulation gives exactly these bits.
+
+use super::models::Model;
+use super::sample::Sample;
+use plumbline_reference::Tensor;
+use plumbline_reference::format::Format;
+use plumbline_reference::ops::gemm::Gemm;
+
+/// What a search gave.
+pub(super) struct Explanation {
+    /// The model that gives the same bits everywhere, or the one that comes nearest.
+    pub(super) model: Model,
+    /// What that model gives at each position of the sample.
+    pub(super) right: Vec<u64>,
+    /// Positions of the sample at which it does not give the same bits.
+    pub(super) mismatches: usize,
+    /// Further models that give the same bits everywhere.
+    pub(super) others: usize,
+    /// Models that were tried.
+    pub(super) tried: usize,
+}
+
+/// Positions that each model is tried at before all.
+const FIRST: [usize; 3] = [4, 32, 512];
+
+/// Searches the models in their order.
+pub(super) fn explain(
+    gemm: &Gemm,
+    inputs: &[Tensor],
+    sample: &Sample,
+    models: &[Model],
+    got: impl Fn(usize) -> u64,
+) -> Option<Explanation> {
+    let codes = |model: &Model, positions: &[usize]| model.of(gemm).at(inputs, positions);
+    let differing = |right: &[u64], positions: &[usize]| {
+        right
+            .iter()
+            .zip(positions)
+            .filter(|&(&right, &position)| !same(gemm.out, right, got(position)))
+            .count()
+    };
+    let tried = models.len();
+    let mut alive: Vec<&Model> = models.iter().collect();
+    let mut nearest = models.first()?;
+    for count in FIRST.into_iter().filter(|&count| count < sample.positions.len()) {
+        let positions = sample.spread(count);
+        let scores: Vec<_> =
+            alive.iter().map(|&model| (differing(&codes(model, &positions), &positions), model)).collect();
+        nearest =
+            scores.iter().min_by_key(|(mismatches, _)| *mismatches).map_or(nearest, |(_, model)| *model);
+        alive =
+            scores.into_iter().filter(|(mismatches, _)| *mismatches == 0).map(|(_, model)| model).collect();
+    }
+    if alive.is_empty() {
+        alive.push(nearest);
+    }
+    let mut best: Option<Explanation> = None;
+    for model in alive {
+        let right = codes(model, &sample.positions);
+        let mismatches = differing(&right, &sample.positions);
+        match &mut best {
+            Some(best) if best.mismatches == 0 && mismatches == 0 => best.others += 1,
+            Some(best) if best.mismatches <= mismatches => (),
+            _ => best = Some(Explanation { model: model.clone(), right, mismatches, others: 0, tried }),
+        }
+    }
+    best
+}
+
+/// Whether two codes are the same number, any NaN being the same as any other.
+pub(super) fn same(format: Format, right: u64, got: u64) -> bool {
+    right == got || format.decode(right).is_nan() && format.decode(got).is_nan()
+}

@@ -1,0 +1,162 @@
+//! Judging matrix products: by a derived bound, by a model that explains every bit, and by
+//! Freivalds' check. Each says what it guarantees.
+
+mod bound;
+mod explain;
+mod freivalds;
+mod models;
+mod sample;
+
+pub use models::{Hints, Model, arithmetics, models};
+
+use crate::case::Criterion;
+use crate::seed::{hash, mix};
+use explain::{explain, same};
+use freivalds::Found;
+use plumbline_reference::Tensor;
+use plumbline_reference::ops::gemm::{Gemm, Geometry};
+use sample::Sample;
+
+/// A wrong element.
+pub(crate) struct Wrong {
+    pub(crate) position: usize,
+    pub(crate) right: u64,
+    pub(crate) got: u64,
+}
+
+/// What judging a product gave.
+#[derive(Default)]
+pub(crate) struct Judged {
+    /// Elements looked at.
+    pub(crate) elements: usize,
+    pub(crate) wrong: Vec<Wrong>,
+    /// Whether every element looked at has the bits of the exact result or of the model.
+    pub(crate) bit_exact: bool,
+    pub(crate) max_error_over_bound: Option<f64>,
+    /// The model, or what else was found.
+    pub(crate) explanation: Option<String>,
+    /// What the check finds and with what certainty.
+    pub(crate) guarantee: String,
+    /// Why nothing could be judged.
+    pub(crate) impossible: Option<String>,
+}
+
+/// A product and what is known of who made it.
+pub(crate) struct Product<'a> {
+    pub(crate) gemm: &'a Gemm,
+    pub(crate) inputs: &'a [Tensor],
+    /// The device's architecture where it is known: `sm_90`.
+    pub(crate) architecture: Option<&'a str>,
+    pub(crate) hints: &'a Hints,
+}
+
+impl Product<'_> {
+    fn sample(&self) -> Sample {
+        // The same positions for every backend, others for other inputs.
+        let seed = self.inputs[0].codes().take(16).fold(hash("sample"), mix);
+        Sample::of(&Geometry::of(self.gemm, self.inputs), seed)
+    }
+
+    /// By a criterion of products.
+    pub(crate) fn judge(&self, criterion: Criterion, actual: &Tensor) -> Judged {
+        match criterion {
+            Criterion::Freivalds => self.freivalds(actual),
+            Criterion::Explained => self.explained(actual),
+            _ => self.within_bound(actual),
+        }
+    }
+
+    /// By the derived bound, element by element.
+    fn within_bound(&self, actual: &Tensor) -> Judged {
+        let sample = self.sample();
+        let judged = bound::judge(self.gemm, self.inputs, &sample, |position| actual.code(position));
+        let unbounded = judged.iter().filter(|element| element.unbounded).count();
+        let ratios = judged.iter().filter_map(|element| element.ratio);
+        let mut guarantee = sample.guarantee();
+        if unbounded > 0 {
+            guarantee += &format!("; {unbounded} whose sums may leave f32's range and are not bounded");
+        }
+        let all_unbounded = unbounded > 0 && unbounded == judged.len();
+        Judged {
+            elements: judged.len(),
+            bit_exact: judged.iter().all(|element| element.right == element.got),
+            max_error_over_bound: ratios.reduce(f64::max),
+            impossible: all_unbounded
+                .then(|| "every sum may leave f32's range, so nothing is bounded".to_owned()),
+            wrong: judged
+                .into_iter()
+                .filter(|element| !element.ok)
+                .map(|element| Wrong { position: element.position, right: element.right, got: element.got })
+                .collect(),
+            explanation: None,
+            guarantee,
+        }
+    }
+
+    /// By the declared models.
+    fn explained(&self, actual: &Tensor) -> Judged {
+        let sample = self.sample();
+        let k = Geometry::of(self.gemm, self.inputs).k;
+        let models = models(self.gemm, k, self.architecture, self.hints);
+        let got = |position: usize| actual.code(position);
+        let Some(found) = explain(self.gemm, self.inputs, &sample, &models, got) else {
+            return Judged::default();
+        };
+        let name = &found.model.name;
+        let explanation = match (found.mismatches, found.others) {
+            (0, 0) => name.clone(),
+            (0, others) => format!("{name} ({others} more of {} models give the same bits)", found.tried),
+            (mismatches, _) => format!(
+                "none of {} models; the nearest, {name}, differs in {mismatches} of {} elements",
+                found.tried,
+                sample.positions.len()
+            ),
+        };
+        let pairs = found.right.iter().zip(&sample.positions);
+        let wrong = pairs
+            .map(|(&right, &position)| Wrong { position, right, got: got(position) })
+            .filter(|element| !same(self.gemm.out, element.right, element.got));
+        Judged {
+            elements: sample.positions.len(),
+            wrong: wrong.collect(),
+            bit_exact: found.mismatches == 0,
+            max_error_over_bound: None,
+            explanation: Some(explanation),
+            guarantee: sample.guarantee(),
+            impossible: None,
+        }
+    }
+
+    /// By Freivalds' check of integers, every element.
+    fn freivalds(&self, actual: &Tensor) -> Judged {
+        let seed = mix(hash("freivalds"), hash(&format!("{:?}", self.gemm)));
+        let Found { rows, examined } = match freivalds::check(self.gemm, self.inputs, actual, seed) {
+            Ok(found) => found,
+            Err(why) => return Judged { impossible: Some(why), ..Judged::default() },
+        };
+        let wrong = examined.into_iter().flat_map(|row| {
+            let first = row.first;
+            row.right.into_iter().enumerate().map(move |(i, right)| (first + i, right))
+        });
+        let wrong = wrong.map(|(position, right)| Wrong { position, right, got: actual.code(position) });
+        let wrong: Vec<_> = wrong.filter(|element| element.right != element.got).collect();
+        Judged {
+            elements: actual.len(),
+            // A row that fails holds a wrong element, or the check itself is wrong.
+            impossible: (rows > 0 && wrong.is_empty())
+                .then(|| "a row fails without a wrong element".to_owned()),
+            wrong,
+            bit_exact: rows == 0,
+            max_error_over_bound: None,
+            explanation: (rows > 0)
+                .then(|| format!("Freivalds' check: {rows} rows of the product are wrong")),
+            guarantee:
+                "every element, by Freivalds' check modulo 2^61 - 1: a wrong row passes with probability \
+                        2^-61"
+                    .to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
