@@ -46,7 +46,10 @@ __device__ __forceinline__ void load(Operands &to, const Code<F> *from, u64 alon
         const int product = by_product ? each % DEPTH : each / TILE;
         const int item = by_product ? each / DEPTH : each % TILE;
         const bool inside = first + item < extent && k + product < end;
-        to[product][item] = inside ? operand<F>(from[(first + item) * along + (k + product) * deep]) : beyond;
+        // Read in either case, so that the thread's loads do not wait for one another.
+        const u64 index = (first + item) * along + (k + product) * deep;
+        const float value = operand<F>(from[inside ? index : 0]);
+        to[product][item] = inside ? value : beyond;
     }
 }
 
@@ -79,12 +82,12 @@ __device__ __forceinline__ Code<F> encode_output(float x)
 
 // A block takes one tile after another. There are `parts` parts of `length` products, the last
 // ones of which may be shorter or empty.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     tiled(u64 batches, u64 rows, u64 columns, u64 products, u64 parts, u64 length, Matrix a, Matrix b, Matrix y,
           float alpha, float beta, Matrix c, Stored c_format, Matrix scale_a, Matrix scale_b, Matrix bias,
           Stored bias_format, Matrix scale_out)
 {
-    __shared__ alignas(16) Operands a_operands, b_operands;
+    alignas(16) __shared__ Operands a_operands, b_operands;
     __shared__ float sums[TILE][TILE + 1];
     const int row = threadIdx.x / SIDE * EACH, column = threadIdx.x % SIDE * EACH;
     const u64 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;

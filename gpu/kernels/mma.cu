@@ -138,7 +138,7 @@ __device__ __forceinline__ void stage(u32 *tile, const Code<OPERAND> *rows)
 extern "C" __global__ void __launch_bounds__(4 * WARP)
     mma(const Code<OPERAND> *a, const Code<OPERAND> *b, const Code<ACCUMULATOR> *c, Code<ACCUMULATOR> *d, u64 tiles)
 {
-    __shared__ alignas(128) u32 a_tile[M * WORDS], b_tile[N * WORDS];
+    alignas(128) __shared__ u32 a_tile[M * WORDS], b_tile[N * WORDS];
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         stage<M>(a_tile, a + tile * M * WORDS * PER_WORD);
         stage<N>(b_tile, b + tile * N * WORDS * PER_WORD);

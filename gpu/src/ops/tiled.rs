@@ -155,3 +155,62 @@ impl From<Matrix> for Argument {
 fn strides(view: &View) -> Vec<u64> {
     view.ty.contiguous_strides().into_iter().map(|stride| stride as u64).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plumbline_reference::TensorType;
+    use plumbline_reference::accumulate::Block;
+
+    fn sum(split: Split) -> Accumulation {
+        let sum = Sum { split, each: Accumulation::Fma, reduce: Reduce::Ascending, partials: F32 };
+        Accumulation::Sum(Box::new(sum))
+    }
+
+    #[test]
+    fn parts_are_those_of_the_split() {
+        let contiguous = |(parts, granule)| Split::Contiguous { parts, granule };
+        let splits = [(1, 1), (2, 1), (3, 64), (4, 16), (7, 5)].map(contiguous);
+        for split in splits.into_iter().chain([1, 3, 128].map(Split::Every)) {
+            for k in [0, 1, 2, 15, 16, 17, 63, 64, 65, 300, 1024] {
+                let [parts, length] = parts(&sum(split), k).expect("the kernel has it");
+                let part = |part: usize| ((part * length).min(k)..((part + 1) * length).min(k)).collect();
+                let own: Vec<Vec<usize>> = (0..parts).map(part).collect();
+                assert_eq!(own, split.of(k), "{split:?} of {k}");
+            }
+        }
+        assert_eq!(parts(&Accumulation::Fma, 17), Some([1, 17]));
+    }
+
+    #[test]
+    fn other_orders_are_refused() {
+        let gemm = |accumulate| Gemm { accumulate, ..Gemm::new(F32, F32, F32) };
+        assert!(supports(&gemm(Some(Accumulation::Fma))).is_ok());
+        let fma_sum = |reduce, partials, split| {
+            Accumulation::Sum(Box::new(Sum { split, each: Accumulation::Fma, reduce, partials }))
+        };
+        let refused = [
+            None,
+            Some(Accumulation::MultiplyAdd),
+            Some(Accumulation::Pairwise),
+            Some(Accumulation::Chain(Block::HOPPER)),
+            Some(sum(Split::Interleaved { parts: 2, run: 1 })),
+            Some(fma_sum(Reduce::Descending, F32, Split::Every(4))),
+            Some(fma_sum(Reduce::Ascending, BF16, Split::Every(4))),
+        ];
+        for accumulate in refused {
+            assert!(supports(&gemm(accumulate.clone())).is_err(), "{accumulate:?}");
+        }
+    }
+
+    #[test]
+    fn a_transposed_matrix_swaps_its_strides() {
+        let view = |shape: &[usize]| View { address: 64, ty: TensorType::new(F32, shape.to_vec()) };
+        assert_eq!(Matrix::of(&view(&[3, 5]), false), Matrix([64, 0, 5, 1]));
+        assert_eq!(Matrix::of(&view(&[3, 5]), true), Matrix([64, 0, 1, 5]));
+        assert_eq!(Matrix::of(&view(&[2, 3, 5]), true), Matrix([64, 15, 1, 5]));
+        assert_eq!(Matrix::per_row(&view(&[3])), Matrix([64, 0, 1, 0]));
+        assert_eq!(Matrix::per_column(&view(&[5])), Matrix([64, 0, 0, 1]));
+        assert_eq!(Matrix::one(&view(&[])), Matrix([64, 0, 0, 0]));
+    }
+}
