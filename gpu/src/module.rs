@@ -76,6 +76,8 @@ pub struct Unit {
     pub defines: Vec<(&'static str, String)>,
     /// The oldest architecture that has its instructions.
     pub since: ComputeCapability,
+    /// Whether no other architecture has them: the target is then `sm_90a`, not `sm_90`.
+    pub is_specific: bool,
 }
 
 /// `__reduce_max_sync` and conversions to bf16 came with it; older devices are not supported.
@@ -94,7 +96,7 @@ impl Unit {
     /// A unit for every supported architecture.
     #[must_use]
     pub fn new(source: Source, defines: Vec<(&'static str, String)>) -> Self {
-        Self { source, defines, since: SM_80 }
+        Self { source, defines, since: SM_80, is_specific: false }
     }
 
     /// A unit for the conversion between two formats.
@@ -105,6 +107,12 @@ impl Unit {
     /// A unit for one format.
     pub(crate) fn from(source: Source, from: Format) -> Self {
         Self::new(source, vec![("FROM", constant(from))])
+    }
+
+    /// Whether it runs on that architecture.
+    #[must_use]
+    pub fn is_for(&self, arch: ComputeCapability) -> bool {
+        if self.is_specific { self.since == arch } else { self.since <= arch }
     }
 
     /// The compiler's options for an architecture. Contraction, flushing to zero and
@@ -120,7 +128,8 @@ impl Unit {
             "--generate-line-info",
         ];
         let defines = self.defines.iter().map(|(name, value)| format!("--define-macro={name}={value}"));
-        let arch = format!("--gpu-architecture=sm_{}{}", arch.major, arch.minor);
+        let suffix = if self.is_specific { "a" } else { "" };
+        let arch = format!("--gpu-architecture={arch}{suffix}");
         fixed.into_iter().map(str::to_owned).chain([arch]).chain(defines).collect()
     }
 

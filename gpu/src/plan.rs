@@ -43,33 +43,46 @@ pub struct Call {
     pub arguments: Vec<Argument>,
 }
 
-/// An argument of a kernel: up to 8 bytes.
+/// An argument of a kernel: up to 32 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct Argument {
-    pub(crate) bytes: [u8; 8],
+    pub(crate) bytes: [u8; 32],
     pub(crate) len: usize,
 }
 
 impl Argument {
-    fn new<const N: usize>(value: [u8; N]) -> Self {
-        let mut bytes = [0; 8];
-        bytes[..N].copy_from_slice(&value);
-        Self { bytes, len: N }
+    fn new(value: &[u8]) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..value.len()].copy_from_slice(value);
+        Self { bytes, len: value.len() }
     }
 }
 
 /// An address or a count.
 impl From<u64> for Argument {
     fn from(value: u64) -> Self {
-        Self::new(value.to_le_bytes())
+        Self::new(&value.to_le_bytes())
+    }
+}
+
+/// A structure of four of them.
+impl From<[u64; 4]> for Argument {
+    fn from(fields: [u64; 4]) -> Self {
+        Self::new(fields.map(u64::to_le_bytes).as_flattened())
+    }
+}
+
+impl From<f32> for Argument {
+    fn from(value: f32) -> Self {
+        Self::new(&value.to_le_bytes())
     }
 }
 
 /// An enumerator.
 impl From<u8> for Argument {
     fn from(value: u8) -> Self {
-        Self::new([value])
+        Self::new(&[value])
     }
 }
 
@@ -84,7 +97,7 @@ impl From<Policy> for Argument {
             subnormals as u8,
             negative_zero as u8,
         ];
-        Self::new(fields)
+        Self::new(&fields)
     }
 }
 

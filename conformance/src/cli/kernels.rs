@@ -38,7 +38,7 @@ pub(super) fn run(args: &KernelsArgs) -> anyhow::Result<u8> {
     let jobs: Vec<_> = args
         .architectures
         .iter()
-        .flat_map(|&arch| units.iter().filter(move |unit| unit.since <= arch).map(move |unit| (arch, unit)))
+        .flat_map(|&arch| units.iter().filter(move |unit| unit.is_for(arch)).map(move |unit| (arch, unit)))
         .collect();
     ensure!(!jobs.is_empty(), "no kernel is for any of these architectures");
     // Nothing is taken from the cache: the point is that it compiles.

@@ -17,6 +17,16 @@ fn formats_are_those_of_the_reference() {
     assert_eq!(text.lines().count(), ALL.len() + 1);
 }
 
+#[test]
+fn a_specific_unit_is_for_one_architecture_and_says_so_to_the_compiler() {
+    let specific = Unit { since: SM_90, is_specific: true, ..unit() };
+    assert_eq!(ARCHITECTURES.map(|arch| specific.is_for(arch)), [false, false, true, false]);
+    assert!(specific.options(SM_90).contains(&"--gpu-architecture=sm_90a".to_owned()));
+    let since = Unit { since: SM_90, ..unit() };
+    assert_eq!(ARCHITECTURES.map(|arch| since.is_for(arch)), [false, false, true, true]);
+    assert!(since.options(SM_90).contains(&"--gpu-architecture=sm_90".to_owned()));
+}
+
 /// Each thing that changes the code changes the key.
 #[test]
 fn key_holds_everything() {

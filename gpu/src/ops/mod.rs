@@ -2,6 +2,7 @@
 //! table below, which is also its `mod` line.
 
 mod cvt;
+mod tiled;
 
 pub(crate) use absmax::WARPS;
 pub(crate) use cvt::instructions;
@@ -15,6 +16,12 @@ use plumbline_reference::ops::{self, Op};
 
 /// What every operation's file implements.
 trait OnDevice {
+    /// Whether there is a way to do it on that architecture, or why there is none.
+    fn supports(&self, arch: ComputeCapability) -> Result<(), Unsupported> {
+        let _ = arch;
+        Ok(())
+    }
+
     /// The ways to do it on that architecture, the usual one first.
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str>;
 
@@ -35,7 +42,7 @@ macro_rules! operations {
         /// The ways to do an operation on that architecture, or why there is none.
         pub(crate) fn variants(op: &Op, arch: ComputeCapability) -> Result<Vec<&'static str>, Unsupported> {
             match op {
-                $(Op::$Type(op) => Ok(op.variants(arch)),)*
+                $(Op::$Type(op) => op.supports(arch).map(|()| op.variants(arch)),)*
                 other => Err(no_kernel(other)),
             }
         }
@@ -80,6 +87,8 @@ operations! {
     absmax: Absmax,
     device_scaled_cast: DeviceScaledCast,
     scaled_decode: ScaledDecode,
+    mma: Mma,
+    gemm: Gemm,
 }
 
 /// The variant that computes with integers and runs on any architecture.

@@ -1,0 +1,151 @@
+// y = encode((alpha * scale_a * scale_b * (a * b) + beta * c + bias) * scale_out) with a defined
+// order of accumulation: one chain of fused multiply-adds in ascending k from +0, or the sums of
+// such chains over parts of k, added in ascending order.
+#include "fast.cuh"
+
+// A tensor as a matrix per batch, with its strides in elements; those along which it has one
+// element for all are 0. A tensor that there is not has no address.
+struct Matrix {
+    u64 address, batch, row, column;
+
+    __device__ __forceinline__ u64 index(u64 b, u64 m, u64 n) const { return b * batch + m * row + n * column; }
+};
+
+// Formats of c and bias, in the host's order.
+enum class Stored : u8 { F32, F16, BF16, E4M3FN, E5M2 };
+
+// Outputs of a block: 64 by 64, of which a thread has 4 by 4. Operands of 16 products are in
+// shared memory at a time.
+constexpr int TILE = 64, EACH = 4, SIDE = TILE / EACH, THREADS = SIDE * SIDE, DEPTH = 16;
+
+// Operands by k. A row is longer than a tile so that a column is not in one bank.
+typedef float Operands[DEPTH][TILE + 4];
+
+template <Format F>
+__device__ __forceinline__ float operand(Code<F> code)
+{
+    if constexpr (F.exponent_bits == 8 && F.specials == Specials::Ieee) {
+        // The upper bits of an f32.
+        return __uint_as_float(u32(code) << (32 - F.storage_bits) & ~0u << (23 - F.fraction_bits));
+    } else {
+        return to_f32<F>(code);
+    }
+}
+
+// Operands `first`.. of `extent` and products `k`..`end`; `beyond` stands in where there are none.
+// `along` is the stride from one operand to the next, `deep` that from one product to the next.
+template <Format F>
+__device__ __forceinline__ void load(Operands &to, const Code<F> *from, u64 along, u64 deep, u64 first, u64 extent,
+                                     u64 k, u64 end, float beyond)
+{
+    // Neighbouring threads take what are neighbours in memory.
+    const bool by_product = deep == 1;
+#pragma unroll
+    for (int i = 0; i < TILE * DEPTH; i += THREADS) {
+        const int each = i + int(threadIdx.x);
+        const int product = by_product ? each % DEPTH : each / TILE;
+        const int item = by_product ? each / DEPTH : each % TILE;
+        const bool inside = first + item < extent && k + product < end;
+        // Read in either case, so that the thread's loads do not wait for one another.
+        const u64 index = (first + item) * along + (k + product) * deep;
+        const float value = operand<F>(from[inside ? index : 0]);
+        to[product][item] = inside ? value : beyond;
+    }
+}
+
+__device__ __forceinline__ float value(const Matrix &x, Stored format, u64 index)
+{
+    switch (format) {
+    case Stored::F32: return reinterpret_cast<const float *>(x.address)[index];
+    case Stored::F16: return operand<F16>(reinterpret_cast<const u16 *>(x.address)[index]);
+    case Stored::BF16: return operand<BF16>(reinterpret_cast<const u16 *>(x.address)[index]);
+    case Stored::E4M3FN: return operand<E4M3FN>(reinterpret_cast<const u8 *>(x.address)[index]);
+    case Stored::E5M2: return operand<E5M2>(reinterpret_cast<const u8 *>(x.address)[index]);
+    }
+    return 0;
+}
+
+__device__ __forceinline__ float scale(const Matrix &x, u64 b, u64 m, u64 n)
+{
+    return x.address ? reinterpret_cast<const float *>(x.address)[x.index(b, m, n)] : 1;
+}
+
+// Outputs of 8 bits saturate, others overflow to infinity.
+template <Format F>
+__device__ __forceinline__ Code<F> encode_output(float x)
+{
+    const u32 bits = result_bits(x);
+    if constexpr (F.fraction_bits == 23) return bits;
+    else if constexpr (F.storage_bits == 8) return convert_default<F32, F>(bits);
+    else return convert_ieee<F32, F>(bits);
+}
+
+// A block takes one tile after another. There are `parts` parts of `length` products, the last
+// ones of which may be shorter or empty.
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    tiled(u64 batches, u64 rows, u64 columns, u64 products, u64 parts, u64 length, Matrix a, Matrix b, Matrix y,
+          float alpha, float beta, Matrix c, Stored c_format, Matrix scale_a, Matrix scale_b, Matrix bias,
+          Stored bias_format, Matrix scale_out)
+{
+    alignas(16) __shared__ Operands a_operands, b_operands;
+    __shared__ float sums[TILE][TILE + 1];
+    const int row = threadIdx.x / SIDE * EACH, column = threadIdx.x % SIDE * EACH;
+    const u64 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
+    for (u64 tile = blockIdx.x; tile < batches * down * across; tile += gridDim.x) {
+        const u64 batch = tile / (down * across);
+        const u64 first_row = tile / across % down * TILE, first_column = tile % across * TILE;
+        const Code<FROM_A> *a_batch = reinterpret_cast<const Code<FROM_A> *>(a.address) + batch * a.batch;
+        const Code<FROM_B> *b_batch = reinterpret_cast<const Code<FROM_B> *>(b.address) + batch * b.batch;
+
+        float total[EACH][EACH];
+        for (u64 part = 0; part < parts; part++) {
+            const u64 begin = part * length;
+            const u64 end = begin + length < products ? begin + length : products;
+            float sum[EACH][EACH] = {};
+            for (u64 k = begin; k < end; k += DEPTH) {
+                __syncthreads();
+                // Past the end products are -0, which leave any sum as it is; +0 would not leave -0.
+                load<FROM_A>(a_operands, a_batch, a.row, a.column, first_row, rows, k, end, -0.0f);
+                load<FROM_B>(b_operands, b_batch, b.column, b.row, first_column, columns, k, end, 0.0f);
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < DEPTH; i++) {
+                    const float4 left = *reinterpret_cast<const float4 *>(&a_operands[i][row]);
+                    const float4 right = *reinterpret_cast<const float4 *>(&b_operands[i][column]);
+                    const float lefts[EACH] = {left.x, left.y, left.z, left.w};
+                    const float rights[EACH] = {right.x, right.y, right.z, right.w};
+#pragma unroll
+                    for (int m = 0; m < EACH; m++) {
+#pragma unroll
+                        for (int n = 0; n < EACH; n++) sum[m][n] = __fmaf_rn(lefts[m], rights[n], sum[m][n]);
+                    }
+                }
+            }
+#pragma unroll
+            for (int m = 0; m < EACH; m++) {
+#pragma unroll
+                for (int n = 0; n < EACH; n++) {
+                    total[m][n] = part == 0 ? sum[m][n] : __fadd_rn(total[m][n], sum[m][n]);
+                }
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < EACH; m++) {
+#pragma unroll
+            for (int n = 0; n < EACH; n++) sums[row + m][column + n] = total[m][n];
+        }
+        __syncthreads();
+
+        for (int i = threadIdx.x; i < TILE * TILE; i += THREADS) {
+            const u64 m = first_row + i / TILE, n = first_column + i % TILE;
+            if (m >= rows || n >= columns) continue;
+            const float scales = __fmul_rn(scale(scale_a, batch, m, n), scale(scale_b, batch, m, n));
+            float t = __fmul_rn(sums[i / TILE][i % TILE], __fmul_rn(alpha, scales));
+            if (c.address) t = __fmaf_rn(beta, value(c, c_format, c.index(batch, m, n)), t);
+            if (bias.address) t = __fadd_rn(t, value(bias, bias_format, bias.index(batch, m, n)));
+            if (scale_out.address) t = __fmul_rn(t, scale(scale_out, batch, m, n));
+            reinterpret_cast<Code<TO> *>(y.address)[y.index(batch, m, n)] = encode_output<TO>(t);
+        }
+        __syncthreads();
+    }
+}
