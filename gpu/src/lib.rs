@@ -13,10 +13,12 @@
 //! written once, against plans.
 
 mod bandwidth;
+mod blas;
 mod cuda;
 mod defect;
 pub mod device;
 mod error;
+mod memory;
 pub mod module;
 mod ops;
 mod plan;

@@ -2,11 +2,13 @@
 //! table below, which is also its `mod` line.
 
 mod cvt;
+mod gemm;
 
 pub(crate) use absmax::WARPS;
 pub(crate) use cvt::instructions;
 
-use crate::device::ComputeCapability;
+use crate::blas::Way;
+use crate::device::{Component, ComputeCapability};
 use crate::module::Unit;
 use crate::plan::{Step, View};
 use plumbline_reference::backend::Unsupported;
@@ -36,11 +38,13 @@ macro_rules! operations {
         pub(crate) fn variants(op: &Op, arch: ComputeCapability) -> Result<Vec<&'static str>, Unsupported> {
             match op {
                 $(Op::$Type(op) => Ok(op.variants(arch)),)*
+                Op::Gemm(op) => gemm::variants(op, arch),
                 other => Err(no_kernel(other)),
             }
         }
 
-        /// The steps of one of the variants.
+        /// The steps of one of the variants, whose tensors are contiguous but where the
+        /// operation [takes strides](takes_strides).
         pub(crate) fn plan(
             op: &Op,
             variant: &str,
@@ -49,6 +53,7 @@ macro_rules! operations {
         ) -> Result<Vec<Step>, Unsupported> {
             match op {
                 $(Op::$Type(op) => Ok(op.plan(variant, inputs, outputs)),)*
+                Op::Gemm(op) => gemm::plan(op, variant, inputs, outputs),
                 other => Err(no_kernel(other)),
             }
         }
@@ -67,6 +72,25 @@ macro_rules! operations {
             [$(ops::$Type::units(),)*].concat()
         }
     };
+}
+
+/// Whether an operation takes tensors that are not contiguous.
+pub(crate) fn takes_strides(op: &Op) -> bool {
+    matches!(op, Op::Gemm(_))
+}
+
+/// Whether an input may share its buffer with an output: where a kernel reads an element before
+/// it writes the same one, and no other.
+pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
+    match op {
+        Op::Gemm(op) => gemm::position(op, "c") == Some(input),
+        _ => input == output,
+    }
+}
+
+/// The library that does one of the variants, where a library does it.
+pub(crate) fn library(op: &Op, variant: &str) -> Option<Component> {
+    matches!(op, Op::Gemm(_)).then(|| Way::by_name(variant)).flatten().map(Way::component)
 }
 
 fn no_kernel(op: &Op) -> Unsupported {
