@@ -517,23 +517,12 @@ impl Backend for Cuda {
             return Ok(ways);
         }
         ways.retain(|way| ops::library(op, way) != Some(Component::CublasLt));
-        // The heuristic looks at the alignment of addresses and never at what is there.
-        let views = |types: &[TensorType], first: usize| -> Vec<_> {
-            let addresses = (first as u64 + 1..).map(|i| i << 40);
-            addresses.zip(types).map(|(address, ty)| View::contiguous(address, ty.clone())).collect()
-        };
-        let plan = ops::plan(op, CUBLASLT, &views(inputs, 0), &views(&outputs, inputs.len()));
-        let product = match plan {
+        let product = match ops::product(op, CUBLASLT, inputs, &outputs) {
+            Ok(Some(product)) => product,
+            // Nothing is chosen where there is nothing to multiply.
+            Ok(None) => return Ok([ways, vec![CUBLASLT.to_owned()]].concat()),
             Err(_) if !ways.is_empty() => return Ok(ways),
             Err(why) => return Err(why.into()),
-            Ok(steps) => steps.into_iter().find_map(|step| match step {
-                Step::Product(product) => Some(product),
-                _ => None,
-            }),
-        };
-        let Some(product) = product else {
-            ways.push(CUBLASLT.to_owned());
-            return Ok(ways);
         };
         let session = self.session()?;
         let lt = session.lt().map_err(|error| session.fault(error))?;

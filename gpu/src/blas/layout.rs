@@ -175,3 +175,123 @@ pub(crate) fn runs<const N: usize>(
 pub(crate) fn alignment(address: u64) -> u32 {
     1 << address.trailing_zeros().min(8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Extents and strides of rows and columns.
+    fn matrix(rows: usize, columns: usize, row_stride: usize, column_stride: usize) -> Matrix {
+        Matrix { rows, columns, row_stride, column_stride, batch: 1, batch_stride: 0 }
+    }
+
+    fn batched(matrix: Matrix, batch: usize, batch_stride: usize) -> Matrix {
+        Matrix { batch, batch_stride, ..matrix }
+    }
+
+    fn stored(transposed: bool, ld: usize) -> Stored {
+        Stored { transposed, ld, stride: 0 }
+    }
+
+    #[test]
+    fn a_matrix_is_read_as_it_lies() {
+        let (plain, flipped) = (|ld| Some(stored(false, ld)), |ld| Some(stored(true, ld)));
+        for (matrix, expected) in [
+            // Row-major, without and with a gap after each row.
+            (matrix(3, 5, 5, 1), [None, flipped(5)]),
+            (matrix(3, 5, 8, 1), [None, flipped(8)]),
+            // Column-major.
+            (matrix(3, 5, 1, 3), [plain(3), None]),
+            (matrix(3, 5, 1, 7), [plain(7), None]),
+            // Rows that overlap, elements apart, one row or element for all.
+            (matrix(3, 5, 4, 1), [None, None]),
+            (matrix(3, 5, 10, 2), [None, None]),
+            (matrix(3, 5, 0, 1), [None, None]),
+            (matrix(3, 5, 1, 0), [None, None]),
+            (matrix(3, 5, 0, 0), [None, None]),
+            // With one row, or one column, the stride along it does not count.
+            (matrix(1, 5, 99, 1), [plain(1), flipped(99)]),
+            (matrix(1, 5, 0, 1), [plain(1), flipped(5)]),
+            (matrix(1, 5, 5, 2), [plain(2), None]),
+            (matrix(3, 1, 1, 1), [plain(3), flipped(1)]),
+            (matrix(3, 1, 4, 1), [None, flipped(4)]),
+            (matrix(1, 1, 0, 0), [plain(1), flipped(1)]),
+            // Without elements.
+            (matrix(3, 0, 0, 1), [None, flipped(1)]),
+            (matrix(0, 5, 5, 1), [plain(1), flipped(5)]),
+        ] {
+            assert_eq!([matrix.plain(), matrix.flipped()], expected, "{matrix:?}");
+        }
+    }
+
+    #[test]
+    fn row_major_outputs_are_computed_transposed() {
+        // y = x * transpose(w): x of 2 x 3, w of 5 x 3.
+        let (x, w, y) = (matrix(2, 3, 3, 1), matrix(5, 3, 3, 1), matrix(2, 5, 5, 1));
+        let arranged = arrange(x, w.transposed(), None, y);
+        let expected = Arranged {
+            swapped: true,
+            first: stored(true, 3),
+            second: stored(false, 3),
+            c: None,
+            d: stored(false, 5),
+        };
+        assert_eq!(arranged, Ok(expected));
+    }
+
+    #[test]
+    fn column_major_outputs_are_computed_as_they_are() {
+        let (a, b, y) = (matrix(2, 3, 3, 1), matrix(3, 5, 9, 1), matrix(2, 5, 1, 4));
+        let c = matrix(2, 5, 1, 6);
+        let expected = Arranged {
+            swapped: false,
+            first: stored(true, 3),
+            second: stored(true, 9),
+            c: Some(stored(false, 6)),
+            d: stored(false, 4),
+        };
+        assert_eq!(arrange(a, b, Some(c), y), Ok(expected));
+    }
+
+    #[test]
+    fn what_no_library_can_express_is_named() {
+        let (a, b, y) = (matrix(2, 3, 3, 1), matrix(3, 5, 5, 1), matrix(2, 5, 5, 1));
+        let why = |a, b, c, y| arrange(a, b, c, y).expect_err("arranged");
+        assert!(why(matrix(2, 3, 6, 2), b, None, y).starts_with("a under strides 6 by row and 2 by column"));
+        assert!(why(a, matrix(3, 5, 0, 1), None, y).starts_with("b under strides 0 by row"));
+        assert!(why(a, b, None, matrix(2, 5, 20, 2)).starts_with("y under strides"));
+        assert!(why(a, b, Some(matrix(2, 5, 1, 2)), y).starts_with("c under strides"));
+        // Outputs one upon the other.
+        assert!(why(a, b, None, matrix(2, 5, 0, 1)).starts_with("several outputs"));
+        assert!(why(a, b, None, matrix(2, 5, 4, 1)).starts_with("several outputs"));
+        assert!(why(a, b, None, batched(y, 3, 0)).starts_with("several outputs"));
+        assert!(why(a, b, None, batched(y, 3, 9)).contains("9 by batch"));
+    }
+
+    #[test]
+    fn batches_lie_anywhere() {
+        let (a, b) = (batched(matrix(2, 3, 3, 1), 4, 0), batched(matrix(3, 5, 5, 1), 4, 100));
+        // Rows of all of the batch take turns.
+        let y = batched(matrix(2, 5, 20, 1), 4, 5);
+        let arranged = arrange(a, b, None, y).expect("arranged");
+        assert_eq!((arranged.first.stride, arranged.second.stride, arranged.d.stride), (100, 0, 5));
+        assert_eq!(arranged.d.ld, 20);
+    }
+
+    #[test]
+    fn runs_are_as_long_as_all_tensors_allow() {
+        let tensor = |ld, stride| Stored { transposed: false, ld, stride };
+        assert_eq!(runs([5, 2, 2], [tensor(5, 10)]), (10, vec![[0], [10]]));
+        assert_eq!(runs([5, 2, 1], [tensor(5, 10), tensor(8, 99)]), (5, vec![[0, 0], [5, 8]]));
+        let (len, starts) = runs([5, 2, 2], [tensor(8, 16), tensor(5, 10)]);
+        assert_eq!((len, starts), (5, vec![[0, 0], [8, 5], [16, 10], [24, 15]]));
+    }
+
+    #[test]
+    fn alignments() {
+        let cases = [(0, 256), (1, 1), (6, 2), (16, 16), (48, 16), (128, 128), (256, 256), (1 << 40, 256)];
+        for (address, bytes) in cases {
+            assert_eq!(alignment(address), bytes, "{address}");
+        }
+    }
+}

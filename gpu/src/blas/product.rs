@@ -171,3 +171,29 @@ impl Product {
         unmet
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let numbered = |number| Some(Way::CublasLt(Algorithm::Numbered(number)));
+        for (name, way) in [
+            ("cublas", Some(Way::Cublas)),
+            ("cublaslt", Some(Way::CublasLt(Algorithm::First))),
+            ("cublaslt/no_workspace", Some(Way::CublasLt(Algorithm::NoWorkspace))),
+            ("cublaslt/0", numbered(0)),
+            ("cublaslt/12", numbered(12)),
+            ("cublaslt/012", None),
+            ("cublaslt/+1", None),
+            ("cublaslt/-1", None),
+            ("cublaslt/", None),
+            ("cublaslt0", None),
+            ("cublas/0", None),
+            ("kernel/tiled", None),
+        ] {
+            assert_eq!(Way::by_name(name), way, "{name}");
+        }
+    }
+}

@@ -132,3 +132,89 @@ fn fp8(gemm: &Gemm) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::product::Algorithm;
+    use super::*;
+    use plumbline_reference::format::E4M3FN;
+
+    const LT: Way = Way::CublasLt(Algorithm::First);
+
+    fn ways(gemm: &Gemm) -> [bool; 2] {
+        [Way::Cublas, LT].map(|way| check(way, gemm).is_ok())
+    }
+
+    #[test]
+    fn types() {
+        for (a, b, out, expected) in [
+            (F32, F32, F32, [true, true]),
+            (F16, F16, F16, [true, true]),
+            (F16, F16, F32, [true, true]),
+            (F16, F16, BF16, [false, false]),
+            (BF16, BF16, BF16, [true, true]),
+            (BF16, BF16, F32, [true, true]),
+            (F32, F32, F16, [false, false]),
+            (F16, BF16, F32, [false, false]),
+            (TF32, TF32, F32, [false, false]),
+            (E4M3FN, E4M3FN, F32, [false, true]),
+            (E4M3FN, E4M3FN, F16, [false, true]),
+            (E4M3FN, E5M2, BF16, [false, true]),
+            (E5M2, E4M3FN, E5M2, [false, true]),
+            (E4M3FN, E4M3FN, E4M3FN, [false, true]),
+            (E4M3FN, E4M3FN, E5M2, [false, false]),
+            (E5M2, E5M2, F32, [false, false]),
+            (E4M3FN, F16, F32, [false, false]),
+            (F16, E4M3FN, F32, [false, false]),
+        ] {
+            assert_eq!(ways(&Gemm::new(a, b, out)), expected, "{a} {b} {out}");
+        }
+    }
+
+    #[test]
+    fn what_is_added_has_the_right_format() {
+        let f16 = Gemm::new(F16, F16, F16);
+        let c = |c| Gemm { c: Some(c), beta: Bits32(1.0), ..f16.clone() };
+        assert_eq!(ways(&c(F16)), [true, true]);
+        assert_eq!(ways(&c(F32)), [false, false]);
+        // What is not read does not count.
+        assert_eq!(ways(&Gemm { beta: Bits32(-0.0), ..c(F32) }), [true, true]);
+        assert_eq!(ways(&Gemm { bias: Some(F16), ..f16.clone() }), [false, true]);
+        assert_eq!(ways(&Gemm { bias: Some(F32), ..f16 }), [false, false]);
+        let fp8 = |out| Gemm::new(E4M3FN, E4M3FN, out);
+        let bias = |out, bias| ways(&Gemm { bias: Some(bias), ..fp8(out) })[1];
+        assert!(bias(F32, BF16) && bias(F16, F16) && bias(BF16, BF16) && bias(E4M3FN, F16));
+        assert!(!bias(F32, F32) && !bias(F16, BF16) && !bias(E4M3FN, F32));
+        let both = |c| Gemm { c: Some(c), beta: Bits32(1.0), bias: Some(BF16), ..fp8(E4M3FN) };
+        assert_eq!((ways(&both(BF16))[1], ways(&both(F16))[1]), (true, false));
+    }
+
+    #[test]
+    fn scales_are_for_fp8() {
+        let scaled = |scale_a, scale_b, gemm: Gemm| Gemm { scale_a, scale_b, ..gemm };
+        let (fp8, f16) = (|out| Gemm::new(E4M3FN, E4M3FN, out), Gemm::new(F16, F16, F16));
+        use GemmScale::{None, Row, Tensor};
+        assert_eq!(ways(&scaled(Tensor, None, f16.clone())), [false, false]);
+        assert_eq!(ways(&Gemm { scale_out: true, ..f16 }), [false, false]);
+        assert!(ways(&scaled(Tensor, Tensor, fp8(F32)))[1] && ways(&scaled(Tensor, None, fp8(F16)))[1]);
+        assert!(ways(&scaled(Row, Row, fp8(BF16)))[1]);
+        assert!(!ways(&scaled(Row, Tensor, fp8(BF16)))[1] && !ways(&scaled(Row, Row, fp8(E4M3FN)))[1]);
+        assert!(ways(&Gemm { scale_out: true, ..fp8(E4M3FN) })[1]);
+        assert!(!ways(&Gemm { scale_out: true, ..fp8(F16) })[1]);
+        let by_row = scaled(Row, Row, fp8(BF16));
+        assert!(device(&by_row, SM_90).is_ok() && device(&by_row, crate::module::SM_100).is_err());
+        assert!(device(&fp8(F32), SM_89).is_ok() && device(&fp8(F32), crate::module::SM_80).is_err());
+    }
+
+    #[test]
+    fn sums_in_f16_take_scalars_in_f16() {
+        let gemm = Gemm { compute: Compute::F16, ..Gemm::new(F16, F16, F16) };
+        assert_eq!(ways(&gemm), [true, true]);
+        assert_eq!(ways(&Gemm { out: F32, ..gemm.clone() }), [false, false]);
+        assert_eq!(ways(&Gemm { alpha: Bits32(-0.5), ..gemm.clone() }), [true, true]);
+        assert_eq!(ways(&Gemm { alpha: Bits32(0.1), ..gemm.clone() }), [false, false]);
+        assert_eq!(ways(&Gemm { alpha: Bits32(65536.0), ..gemm }), [false, false]);
+        assert_eq!([1.0, -2.0, f32::INFINITY].map(f16), [Some(0x3c00), Some(0xc000), Some(0x7c00)]);
+        assert!(f16(f32::NAN).is_some() && f16(1e-8).is_none());
+    }
+}

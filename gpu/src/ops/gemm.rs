@@ -89,11 +89,12 @@ impl Call<'_> {
         }
         let mut product = self.product(&geometry, &arranged, c)?;
         let mut steps = Vec::new();
-        if let (Way::Cublas, Some(c)) = (self.way, product.c.take()) {
-            // cuBLAS reads c where it writes d.
-            if c.address != product.d.address {
-                steps = copies(&geometry, &arranged, c, product.d);
-            }
+        // cuBLAS reads c where it writes d.
+        if self.way == Way::Cublas
+            && let Some(c) = product.c.take()
+            && c.address != product.d.address
+        {
+            steps = copies(&geometry, &arranged, c, product.d);
         }
         steps.push(Step::Product(Box::new(product)));
         Ok(steps)
@@ -212,3 +213,6 @@ fn format(view: &View) -> Format {
         DType::U8 | DType::U32 => F32,
     }
 }
+
+#[cfg(test)]
+mod tests;

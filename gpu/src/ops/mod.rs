@@ -7,10 +7,11 @@ mod gemm;
 pub(crate) use absmax::WARPS;
 pub(crate) use cvt::instructions;
 
-use crate::blas::Way;
+use crate::blas::{Product, Way};
 use crate::device::{Component, ComputeCapability};
 use crate::module::Unit;
 use crate::plan::{Step, View};
+use plumbline_reference::TensorType;
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::Rounding;
 use plumbline_reference::ops::{self, Op};
@@ -91,6 +92,26 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
 /// The library that does one of the variants, where a library does it.
 pub(crate) fn library(op: &Op, variant: &str) -> Option<Component> {
     matches!(op, Op::Gemm(_)).then(|| Way::by_name(variant)).flatten().map(Way::component)
+}
+
+/// The product that a library's variant asks for on contiguous tensors, if it asks for one.
+pub(crate) fn product(
+    op: &Op,
+    variant: &str,
+    inputs: &[TensorType],
+    outputs: &[TensorType],
+) -> Result<Option<Product>, Unsupported> {
+    // cuBLASLt's heuristic looks at the alignment of addresses and never at what is there.
+    let mut addresses = (1u64..).map(|i| i << 40);
+    let mut views = |types: &[TensorType]| -> Vec<_> {
+        types.iter().zip(&mut addresses).map(|(ty, address)| View::contiguous(address, ty.clone())).collect()
+    };
+    let (inputs, outputs) = (views(inputs), views(outputs));
+    let steps = plan(op, variant, &inputs, &outputs)?;
+    Ok(steps.into_iter().find_map(|step| match step {
+        Step::Product(product) => Some(*product),
+        _ => None,
+    }))
 }
 
 fn no_kernel(op: &Op) -> Unsupported {
