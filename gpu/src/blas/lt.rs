@@ -125,29 +125,36 @@ impl Call {
         .named(FUNCTION)
     }
 
-    /// The algorithm's configuration.
+    /// The algorithm that was chosen.
     pub(super) fn describe(&self) -> Result<BTreeMap<String, String>, CudaError> {
-        let algorithm = &self.algorithm.algo;
-        let reduction = config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME)?;
         let facts = [
             ("library", "cublaslt".to_owned()),
             ("function", FUNCTION.to_owned()),
             ("compute", format!("{:?}", compute_type(self.product.compute))),
-            ("algorithm", config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_ID)?.to_string()),
-            ("tile", config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_TILE_ID)?.to_string()),
-            ("stages", config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_STAGES_ID)?.to_string()),
-            ("split_k", config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM)?.to_string()),
-            ("reduction", reduction_name(reduction)),
-            ("swizzle", config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING)?.to_string()),
-            ("custom", config::<4>(algorithm, Config::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION)?.to_string()),
-            ("inner_shape", config::<2>(algorithm, Config::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID)?.to_string()),
-            ("cluster", config::<2>(algorithm, Config::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)?.to_string()),
             ("workspace", self.algorithm.workspaceSize.to_string()),
             ("workspace offered", self.workspace.to_string()),
             ("waves", self.algorithm.wavesCount.to_string()),
         ];
-        Ok(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        let facts = facts.into_iter().chain(configuration(&self.algorithm.algo)?);
+        Ok(facts.map(|(name, value)| (name.to_owned(), value)).collect())
     }
+}
+
+/// An algorithm's configuration, in the library's own numbers.
+fn configuration(algorithm: &sys::cublasLtMatmulAlgo_t) -> Result<[(&'static str, String); 9], CudaError> {
+    let words = |attribute| config::<4>(algorithm, attribute);
+    let halves = |attribute| config::<2>(algorithm, attribute);
+    Ok([
+        ("algorithm", words(Config::CUBLASLT_ALGO_CONFIG_ID)?.to_string()),
+        ("tile", words(Config::CUBLASLT_ALGO_CONFIG_TILE_ID)?.to_string()),
+        ("stages", words(Config::CUBLASLT_ALGO_CONFIG_STAGES_ID)?.to_string()),
+        ("split_k", words(Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM)?.to_string()),
+        ("reduction", reduction_name(words(Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME)?)),
+        ("swizzle", words(Config::CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING)?.to_string()),
+        ("custom", words(Config::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION)?.to_string()),
+        ("inner_shape", halves(Config::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID)?.to_string()),
+        ("cluster", halves(Config::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)?.to_string()),
+    ])
 }
 
 /// The value of an attribute of so many bytes.
@@ -388,3 +395,6 @@ fn operation(product: &Product) -> Result<Owned<sys::cublasLtMatmulDescOpaque_t>
     }
     Ok(operation)
 }
+
+#[cfg(test)]
+mod tests;

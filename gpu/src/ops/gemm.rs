@@ -11,14 +11,15 @@ use plumbline_reference::format::{F32, Format};
 use plumbline_reference::ops::gemm::Geometry;
 use plumbline_reference::ops::{Gemm, GemmScale, Operation};
 
-/// Bytes by which vectors are aligned that cuBLASLt reads: its heuristic is not told of their
-/// alignment, and kernels that it offers may fault on less.
-const VECTOR_ALIGNMENT: u32 = 16;
+/// Bytes by which scales per row are aligned: what cuBLASLt asks of others that are no scalars,
+/// and its heuristic is not told of their alignment.
+const SCALE_ALIGNMENT: u32 = 16;
 
 /// The variants of libraries; cuBLASLt's numbered algorithms are known by shape only.
 const LIBRARIES: [&str; 3] = [CUBLAS, CUBLASLT, NO_WORKSPACE];
 
-/// The ways to do it: libraries where the sum may be made in any order.
+/// The ways to do it. First would come kernels of this crate, which follow an order of
+/// accumulation; then libraries, where the sum may be made in any order.
 pub(super) fn variants(gemm: &Gemm, arch: ComputeCapability) -> Result<Vec<&'static str>, Unsupported> {
     let mut variants = Vec::new();
     let mut reasons = Vec::new();
@@ -116,7 +117,10 @@ impl Call<'_> {
         let scale = |scale: Option<(&str, &View, bool)>| -> Result<Option<Scale>, String> {
             let Some((name, view, is_vector)) = scale else { return Ok(None) };
             if is_vector {
-                vector(name, view)?;
+                side_by_side(name, view)?;
+                if layout::alignment(view.address) < SCALE_ALIGNMENT {
+                    return Err(format!("{name} is aligned to less than {SCALE_ALIGNMENT} bytes"));
+                }
             }
             Ok(Some(Scale { address: view.address, is_vector }))
         };
@@ -150,7 +154,7 @@ impl Call<'_> {
                 "cuBLASLt adds a bias along the columns of a column-major output, not its rows".to_owned()
             );
         }
-        vector("bias", view)?;
+        side_by_side("bias", view)?;
         Ok(Some(Bias { address: view.address, format: format(view) }))
     }
 
@@ -195,16 +199,11 @@ fn copies(geometry: &Geometry, arranged: &Arranged, c: Operand, d: Operand) -> V
 }
 
 /// Requires the elements of a vector to be where cuBLASLt reads them.
-fn vector(name: &str, view: &View) -> Result<(), String> {
-    if !view.is_contiguous() && view.count() > 1 {
-        return Err(format!("cuBLASLt takes the elements of {name} side by side"));
+fn side_by_side(name: &str, view: &View) -> Result<(), String> {
+    if view.is_contiguous() || view.count() <= 1 {
+        return Ok(());
     }
-    if layout::alignment(view.address) < VECTOR_ALIGNMENT {
-        return Err(format!(
-            "{name} is aligned to less than the {VECTOR_ALIGNMENT} bytes that cuBLASLt may read at once"
-        ));
-    }
-    Ok(())
+    Err(format!("cuBLASLt takes the elements of {name} side by side"))
 }
 
 fn format(view: &View) -> Format {

@@ -233,15 +233,32 @@ fn what_fp8_lacks_is_named() {
 }
 
 #[test]
-fn vectors_are_side_by_side_and_aligned() {
+fn scales_by_row_are_aligned() {
+    let scales = GemmScale::Row;
+    let gemm = Gemm { transpose_b: true, scale_a: scales, scale_b: scales, ..Gemm::new(E4M3FN, E4M3FN, F32) };
+    let plan = |first, second| {
+        let inputs = [
+            contiguous(A, E4M3FN, &[16, 64]),
+            contiguous(B, E4M3FN, &[32, 64]),
+            contiguous(first, F32, &[16]),
+            contiguous(second, F32, &[32]),
+        ];
+        plan(&gemm, CUBLASLT, &inputs, &[contiguous(Y, F32, &[16, 32])])
+    };
+    assert!(plan(REST, REST + 16).is_ok());
+    assert!(plan(REST + 4, REST).is_err() && plan(REST, REST + 8).is_err());
+}
+
+#[test]
+fn vectors_are_side_by_side() {
     let gemm = Gemm { bias: Some(F16), ..Gemm::new(F16, F16, F16) };
     let bias = |address, strides: &[usize]| {
         let inputs =
             [contiguous(A, F16, &[3, 2]), contiguous(B, F16, &[2, 5]), strided(address, F16, &[5], strides)];
         plan(&gemm, CUBLASLT, &inputs, &[contiguous(Y, F16, &[3, 5])])
     };
-    assert!(bias(REST, &[1]).is_ok() && bias(REST + 16, &[1]).is_ok());
-    assert!(bias(REST, &[2]).is_err() && bias(REST + 8, &[1]).is_err());
+    assert!(bias(REST, &[1]).is_ok() && bias(REST + 2, &[1]).is_ok());
+    assert!(bias(REST, &[2]).is_err());
     // A bias runs along the rows of y, which must be those of the library's columns.
     let inputs = [contiguous(A, F16, &[3, 2]), contiguous(B, F16, &[2, 5]), contiguous(REST, F16, &[5])];
     assert!(plan(&gemm, CUBLASLT, &inputs, &[strided(Y, F16, &[3, 5], &[1, 3])]).is_err());
