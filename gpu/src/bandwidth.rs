@@ -63,7 +63,7 @@ impl Cuda {
         for (name, from, op) in operations() {
             let input = TensorType::new(from, [elements]);
             let output = op.signature(std::slice::from_ref(&input))?.swap_remove(0);
-            let (input, output) = (View { address: x, ty: input }, View { address: y, ty: output });
+            let (input, output) = (View::contiguous(x, input), View::contiguous(y, output));
             let bytes = input.count() * input.width() + output.count() * output.width();
             for variant in self.variants(&op) {
                 let plan =

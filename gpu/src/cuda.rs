@@ -1,14 +1,18 @@
 //! CUDA as a backend.
 #![allow(unsafe_code)]
 
+use crate::blas::product::CUBLASLT;
+use crate::blas::{self, Lane, Lt, Refusal};
 use crate::defect::{Defect, TOO_MUCH};
-use crate::device::{ComputeCapability, DeviceInfo, Probe};
+use crate::device::{Component, ComputeCapability, DeviceInfo, Fault, Probe};
 use crate::error::{CudaError, Named};
+use crate::memory::Memory;
 use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
-use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, CudaStream, result, sys};
+use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, result, sys};
 use cudarc::nvrtc::Ptx;
+use plumbline_reference::TensorType;
 use plumbline_reference::backend::{
     Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
 };
@@ -25,6 +29,8 @@ const STREAMS: usize = 2;
 pub struct Cuda {
     info: DeviceInfo,
     properties: BTreeMap<String, String>,
+    /// The libraries that cannot be used, and why.
+    missing: Vec<(Component, Fault)>,
     cubins: Arc<Cubins>,
     defect: Option<Defect>,
     session: OnceLock<Result<Session, CudaError>>,
@@ -33,9 +39,11 @@ pub struct Cuda {
 /// What lives on the device.
 struct Session {
     context: Arc<CudaContext>,
-    streams: [Arc<CudaStream>; STREAMS],
+    lanes: [Lane; STREAMS],
+    /// Made when first needed.
+    lt: OnceLock<Arc<Lt>>,
     functions: Mutex<HashMap<(String, &'static str), Function>>,
-    /// The kernel that was queued last: errors show up later than where they arise.
+    /// The kernel or library call that was queued last: errors show up later than where they arise.
     queued: Mutex<String>,
 }
 
@@ -67,7 +75,9 @@ impl Cuda {
             }
         }
         let cubins = Arc::new(Cubins::new(device.compute_capability, cache));
-        Self { info: device.clone(), properties, cubins, defect: None, session: OnceLock::new() }
+        let libraries = [Component::Cublas, Component::CublasLt].into_iter();
+        let missing = libraries.filter_map(|library| Some((library, probe.recent(library).err()?))).collect();
+        Self { info: device.clone(), properties, missing, cubins, defect: None, session: OnceLock::new() }
     }
 
     /// The same with a deliberate defect.
@@ -98,6 +108,33 @@ impl Cuda {
         ops::instructions(self.arch())
     }
 
+    /// The ways to do an operation here, or why there is none.
+    fn listed(&self, op: &Op) -> Result<Vec<&'static str>, Unsupported> {
+        let mut variants = ops::variants(op, self.arch())?;
+        let fault = |variant: &str| {
+            let library = ops::library(op, variant)?;
+            self.missing.iter().find(|(missing, _)| *missing == library).map(|(_, fault)| fault)
+        };
+        let why = variants.iter().find_map(|variant| fault(variant));
+        variants.retain(|variant| fault(variant).is_none());
+        match why {
+            Some(why) if variants.is_empty() => Err(Unsupported(format!("{why}; {}", why.remedy()))),
+            _ => Ok(variants),
+        }
+    }
+
+    /// Requires a variant to be one of those listed, or a numbered one of a library that is.
+    fn check_variant(&self, op: &Op, variant: &str) -> Result<(), BackendError> {
+        let known = self.listed(op).unwrap_or_default();
+        let library = ops::library(op, variant);
+        let is_of = |listed: &&str| library.is_some() && ops::library(op, listed) == library;
+        if known.iter().any(|listed| *listed == variant || is_of(listed)) {
+            return Ok(());
+        }
+        let known = known.into_iter().map(str::to_owned).collect();
+        Err(BackendError::Variant { op: op.name(), variant: variant.to_owned(), known })
+    }
+
     fn session(&self) -> Result<&Session, BackendError> {
         let session = self.session.get_or_init(|| Session::new(&self.info)).as_ref();
         let session = session.map_err(|error| error.clone().failed())?;
@@ -108,18 +145,18 @@ impl Cuda {
     /// The steps of a launch, with all its kernels loaded.
     fn ready(&self, session: &Session, launch: Launch<'_>) -> Result<Vec<Ready>, BackendError> {
         launch.check()?;
-        let known = self.variants(launch.op);
-        if !known.iter().any(|variant| variant == launch.variant) {
-            let (op, variant) = (launch.op.name(), launch.variant.to_owned());
-            return Err(BackendError::Variant { op, variant, known });
-        }
+        self.check_variant(launch.op, launch.variant)?;
         let views =
             |buffers: &[&Buffer]| buffers.iter().map(|buffer| view(buffer)).collect::<Result<Vec<_>, _>>();
         let (inputs, outputs) = (views(launch.inputs)?, views(launch.outputs)?);
-        // A kernel reads an element before it writes the same one, and no other.
+        let all_contiguous = inputs.iter().chain(&outputs).all(View::is_contiguous);
+        if !all_contiguous && !ops::takes_strides(launch.op) {
+            return Err(Unsupported("takes contiguous tensors".to_owned()).into());
+        }
         for (i, input) in inputs.iter().enumerate() {
             let same = |output: &View| output.count() > 0 && output.address == input.address;
-            if outputs.iter().enumerate().any(|(j, output)| i != j && same(output)) {
+            if outputs.iter().enumerate().any(|(j, output)| !ops::may_share(launch.op, i, j) && same(output))
+            {
                 return Err(Unsupported(format!("input {i} and another output share a buffer")).into());
             }
         }
@@ -134,8 +171,7 @@ impl Cuda {
         if defect == Some(Defect::OutOfMemory) {
             session.allocate(TOO_MUCH).map_err(|error| session.fault(error))?;
         }
-        let ready = steps.into_iter().map(|step| session.ready(step, &self.cubins));
-        ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))
+        steps.into_iter().map(|step| session.ready(step, &self.cubins)).collect()
     }
 
     /// Steps that are no launch of an operation, with their kernels loaded: what sweeps and
@@ -143,7 +179,7 @@ impl Cuda {
     pub(crate) fn load(&self, steps: Vec<Step>) -> Result<Prepared<'_>, BackendError> {
         let session = self.session()?;
         let ready = steps.into_iter().map(|step| session.ready(step, &self.cubins));
-        let steps = ready.collect::<Result<_, _>>().map_err(|error| session.fault(error))?;
+        let steps = ready.collect::<Result<_, _>>()?;
         Ok(Prepared { session, steps })
     }
 
@@ -153,7 +189,7 @@ impl Cuda {
         work: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<(T, f32), BackendError> {
         let session = self.session()?;
-        let stream = &session.streams[0];
+        let stream = &session.lanes[0].stream;
         let event = || {
             let event = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT));
             event.named("cuEventRecord").map_err(|error| session.fault(error))
@@ -175,8 +211,8 @@ pub(crate) struct Prepared<'a> {
 impl Prepared<'_> {
     /// Queues all of them on the first stream.
     pub(crate) fn queue(&self) -> Result<(), BackendError> {
-        let stream = &self.session.streams[0];
-        let queued = self.steps.iter().try_for_each(|step| self.session.queue(step, stream));
+        let lane = &self.session.lanes[0];
+        let queued = self.steps.iter().try_for_each(|step| self.session.queue(step, lane));
         queued.map_err(|error| self.session.fault(error))
     }
 }
@@ -188,28 +224,45 @@ impl Session {
         // SAFETY: every buffer is a plain allocation that this module orders itself: it is
         // freed and read only after all work has ended.
         unsafe { context.disable_event_tracking() };
-        let stream = || context.new_stream().named("cuStreamCreate");
-        let streams = [stream()?, stream()?];
-        Ok(Self { context, streams, functions: Mutex::default(), queued: Mutex::default() })
+        let lanes = [Lane::new(&context)?, Lane::new(&context)?];
+        let (lt, functions, queued) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Ok(Self { context, lanes, lt, functions, queued })
     }
 
     fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().named("cuCtxSetCurrent")
     }
 
-    fn stream(&self, stream: Stream) -> Result<&Arc<CudaStream>, BackendError> {
-        self.streams.get(stream.0 as usize).ok_or_else(|| BackendError::Failed {
+    fn lane(&self, stream: Stream) -> Result<&Lane, BackendError> {
+        self.lanes.get(stream.0 as usize).ok_or_else(|| BackendError::Failed {
             call: format!("stream {}", stream.0),
             why: format!("there are {STREAMS} streams, from 0"),
         })
     }
 
-    fn queue(&self, step: &Ready, stream: &CudaStream) -> Result<(), CudaError> {
-        if let Ready::Kernel { call, .. } = step {
-            let name = format!("{} of {}", call.entry, call.unit);
+    fn queue(&self, step: &Ready, lane: &Lane) -> Result<(), CudaError> {
+        let name = match step {
+            Ready::Kernel { call, .. } => Some(format!("{} of {}", call.entry, call.unit)),
+            Ready::Product(call) => Some(call.function().to_owned()),
+            Ready::Zero { .. } | Ready::Copy { .. } => None,
+        };
+        if let Some(name) = name {
             *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = name;
         }
-        step.queue(stream)
+        step.queue(lane)
+    }
+
+    /// The handle of cuBLASLt. Nothing asks for it where the library is missing.
+    fn lt(&self) -> Result<Arc<Lt>, CudaError> {
+        blas::once(&self.lt, || Lt::new(&self.context).map(Arc::new)).cloned()
+    }
+
+    /// Why a product is not made ready, as the backend's error.
+    fn refused(&self, refusal: Refusal) -> BackendError {
+        match refusal {
+            Refusal::Unsupported(why) => why.into(),
+            Refusal::Cuda(error) => self.fault(error),
+        }
     }
 
     /// Waits for all work on the device.
@@ -233,13 +286,7 @@ impl Session {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Memory, CudaError> {
-        let context = self.context.clone();
-        if bytes == 0 {
-            return Ok(Memory { address: 0, bytes, context });
-        }
-        // SAFETY: freed by `Memory` alone.
-        let address = unsafe { result::malloc_sync(bytes) }.named(format!("cuMemAlloc of {bytes} bytes"))?;
-        Ok(Memory { address, bytes, context })
+        Memory::new(&self.context, bytes)
     }
 
     fn function(&self, unit: &Unit, entry: &'static str, cubins: &Cubins) -> Result<Function, CudaError> {
@@ -257,12 +304,19 @@ impl Session {
         Ok(function)
     }
 
-    fn ready(&self, step: Step, cubins: &Cubins) -> Result<Ready, CudaError> {
-        let call = match step {
-            Step::Zero { address, bytes } => return Ok(Ready::Zero { address, bytes }),
-            Step::Copy { from, to, bytes } => return Ok(Ready::Copy { from, to, bytes }),
-            Step::Kernel(call) => call,
-        };
+    fn ready(&self, step: Step, cubins: &Cubins) -> Result<Ready, BackendError> {
+        match step {
+            Step::Zero { address, bytes } => Ok(Ready::Zero { address, bytes }),
+            Step::Copy { from, to, bytes } => Ok(Ready::Copy { from, to, bytes }),
+            Step::Kernel(call) => self.kernel(call, cubins).map_err(|error| self.fault(error)),
+            Step::Product(product) => {
+                let call = blas::Call::new(*product, || self.lt());
+                Ok(Ready::Product(Box::new(call.map_err(|refusal| self.refused(refusal))?)))
+            }
+        }
+    }
+
+    fn kernel(&self, call: Call, cubins: &Cubins) -> Result<Ready, CudaError> {
         let function = self.function(&call.unit, call.entry, cubins)?;
         let given: Vec<_> = call.arguments.iter().map(|argument| argument.len).collect();
         let entry = || format!("{} of {}", call.entry, call.unit);
@@ -296,16 +350,27 @@ fn parameters(function: &CudaFunction) -> Result<Vec<usize>, CudaError> {
     }
 }
 
-/// A step whose kernel is loaded and whose arguments fit.
+/// A step whose kernel is loaded and whose arguments fit, or whose algorithm is chosen.
 enum Ready {
     Kernel { function: CudaFunction, call: Call, blocks: u32 },
+    Product(Box<blas::Call>),
     Zero { address: u64, bytes: usize },
     Copy { from: u64, to: u64, bytes: usize },
 }
 
 impl Ready {
-    fn queue(&self, stream: &CudaStream) -> Result<(), CudaError> {
+    /// Makes what it needs on a stream before that is captured.
+    fn prepare(&self, lane: &Lane) -> Result<(), CudaError> {
         match self {
+            Self::Product(call) => lane.prepare(call),
+            Self::Kernel { .. } | Self::Zero { .. } | Self::Copy { .. } => Ok(()),
+        }
+    }
+
+    fn queue(&self, lane: &Lane) -> Result<(), CudaError> {
+        let stream = &lane.stream;
+        match self {
+            Self::Product(call) => lane.queue(call),
             Self::Zero { address, bytes } => {
                 // SAFETY: the bytes are those of an output's elements.
                 unsafe { result::memset_d8_async(*address, 0, *bytes, stream.cu_stream()) }
@@ -338,35 +403,16 @@ impl Ready {
     }
 }
 
-/// An allocation of exactly the bytes asked for.
-struct Memory {
-    address: u64,
-    bytes: usize,
-    context: Arc<CudaContext>,
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.bytes > 0 && self.context.bind_to_thread().is_ok() {
-            // SAFETY: allocated with `malloc_sync` and freed once; freeing waits for work on it.
-            self.context.record_err(unsafe { result::free_sync(self.address) });
-        }
-    }
-}
-
 type Shared = Arc<Memory>;
 
 /// The elements of a buffer.
 pub(crate) fn view(buffer: &Buffer) -> Result<View, BackendError> {
     let (memory, layout) = (buffer.memory::<Shared>()?, buffer.layout());
-    if layout.strides != layout.ty.contiguous_strides() {
-        return Err(Unsupported("takes contiguous tensors".to_owned()).into());
-    }
     let address = memory.address + (layout.guard + layout.offset) as u64;
     if !address.is_multiple_of(layout.ty.dtype.bytes() as u64) {
         return Err(Unsupported("takes elements aligned to their size".to_owned()).into());
     }
-    Ok(View { address, ty: layout.ty.clone() })
+    Ok(View { address, ty: layout.ty.clone(), strides: layout.strides.clone() })
 }
 
 impl Backend for Cuda {
@@ -379,12 +425,11 @@ impl Backend for Cuda {
     }
 
     fn supports(&self, op: &Op) -> Result<(), Unsupported> {
-        ops::variants(op, self.arch()).map(drop)
+        self.listed(op).map(drop)
     }
 
     fn variants(&self, op: &Op) -> Vec<String> {
-        let variants = ops::variants(op, self.arch()).unwrap_or_default();
-        variants.into_iter().map(str::to_owned).collect()
+        self.listed(op).unwrap_or_default().into_iter().map(str::to_owned).collect()
     }
 
     fn stepwise(&self) -> bool {
@@ -397,7 +442,7 @@ impl Backend for Cuda {
         let allocate = || {
             let memory = session.allocate(bytes)?;
             if bytes > 0 {
-                let stream = &session.streams[0];
+                let stream = &session.lanes[0].stream;
                 // SAFETY: all bytes of the allocation.
                 unsafe { result::memset_d8_async(memory.address, layout.poison, bytes, stream.cu_stream()) }
                     .named("cuMemsetD8Async")?;
@@ -418,7 +463,7 @@ impl Backend for Cuda {
             return Ok(());
         }
         let session = self.session()?;
-        let stream = &session.streams[0];
+        let stream = &session.lanes[0].stream;
         let copy = || {
             // A copy on the default stream may return before it has ended, and the streams
             // here do not wait for that one.
@@ -434,8 +479,8 @@ impl Backend for Cuda {
     fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
         let session = self.session()?;
         let steps = self.ready(session, launch)?;
-        let stream = session.stream(launch.stream)?;
-        let queued = steps.iter().try_for_each(|step| session.queue(step, stream));
+        let lane = session.lane(launch.stream)?;
+        let queued = steps.iter().try_for_each(|step| session.queue(step, lane));
         queued.map_err(|error| session.fault(error))
     }
 
@@ -465,6 +510,44 @@ impl Backend for Cuda {
         STREAMS as u32
     }
 
+    fn ways(&self, op: &Op, inputs: &[TensorType]) -> Result<Vec<String>, BackendError> {
+        let outputs = op.signature(inputs)?;
+        let mut ways: Vec<_> = self.listed(op)?.into_iter().map(str::to_owned).collect();
+        if !ways.iter().any(|way| way == CUBLASLT) {
+            return Ok(ways);
+        }
+        ways.retain(|way| ops::library(op, way) != Some(Component::CublasLt));
+        let product = match ops::product(op, CUBLASLT, inputs, &outputs) {
+            Ok(Some(product)) => product,
+            // Nothing is chosen where there is nothing to multiply.
+            Ok(None) => return Ok([ways, vec![CUBLASLT.to_owned()]].concat()),
+            Err(_) if !ways.is_empty() => return Ok(ways),
+            Err(why) => return Err(why.into()),
+        };
+        let session = self.session()?;
+        let lt = session.lt().map_err(|error| session.fault(error))?;
+        match lt.offered(&product) {
+            Ok(numbered) => ways.extend(numbered),
+            Err(Refusal::Unsupported(_)) if !ways.is_empty() => {}
+            Err(refusal) => return Err(session.refused(refusal)),
+        }
+        Ok(ways)
+    }
+
+    fn describe(&self, launch: Launch<'_>) -> Result<BTreeMap<String, String>, BackendError> {
+        if ops::library(launch.op, launch.variant).is_none() {
+            return Ok(BTreeMap::new());
+        }
+        let session = self.session()?;
+        let mut facts = BTreeMap::new();
+        for step in self.ready(session, launch)? {
+            if let Ready::Product(call) = step {
+                facts.extend(call.describe().map_err(|error| session.fault(error))?);
+            }
+        }
+        Ok(facts)
+    }
+
     fn has_graphs(&self) -> bool {
         true
     }
@@ -480,12 +563,14 @@ impl Backend for Cuda {
             }
         }
         // A stream of its own: whatever else is queued meanwhile must not be recorded.
-        let stream = session.context.new_stream().named("cuStreamCreate");
-        let stream = &stream.map_err(|error| session.fault(error))?;
+        let lane = Lane::new(&session.context).map_err(|error| session.fault(error))?;
         let record = || {
+            let stream = &lane.stream;
+            // Handles and workspaces cannot be made during the capture.
+            steps.iter().try_for_each(|step| step.prepare(&lane))?;
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             stream.begin_capture(mode).named("cuStreamBeginCapture")?;
-            let queued = steps.iter().try_for_each(|step| session.queue(step, stream));
+            let queued = steps.iter().try_for_each(|step| session.queue(step, &lane));
             // Ended in either case, or the stream stays in capture.
             let graph = stream.end_capture(sys::CUgraphInstantiate_flags(0)).named("cuStreamEndCapture");
             queued?;
@@ -493,17 +578,19 @@ impl Backend for Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Box::new(Recorded { session, kernel, graph, _memory: memory }))
+        Ok(Box::new(Recorded { session, kernel, graph, _lane: lane, _memory: memory }))
     }
 }
 
 /// Calls recorded as a graph.
 struct Recorded<'a> {
     session: &'a Session,
-    /// The last kernel.
+    /// The last kernel or library call.
     kernel: String,
     /// None where the calls have no steps.
     graph: Option<CudaGraph>,
+    /// The workspace that its products use.
+    _lane: Lane,
     /// What the graph's kernels read and write.
     _memory: Vec<Shared>,
 }

@@ -386,19 +386,30 @@ impl Probe {
     pub fn usable(&self) -> Result<&DeviceInfo, NoDevice> {
         let no_device = |fault: Fault| NoDevice { fault };
         let device = self.require()?;
-        let driver = self.driver.as_ref().map_err(|fault| no_device(fault.clone()))?;
-        let nvrtc = self.nvrtc.as_ref().map_err(|fault| no_device(fault.clone()))?;
-        let versions = [(Component::Driver, driver.cuda), (Component::Nvrtc, nvrtc.version)];
-        for (component, found) in versions {
-            if found < OLDEST_CUDA {
-                return Err(no_device(Fault::TooOld { component, found, needed: OLDEST_CUDA }));
-            }
+        for component in [Component::Driver, Component::Nvrtc] {
+            self.recent(component).map_err(no_device)?;
         }
         if device.compute_capability < SM_80 {
             let (name, found) = (device.name.clone(), device.compute_capability);
             return Err(no_device(Fault::OldDevice { name, found, needed: SM_80 }));
         }
         Ok(device)
+    }
+
+    /// Whether a library is there and new enough for what is called of it.
+    pub(crate) fn recent(&self, library: Component) -> Result<(), Fault> {
+        let found = match library {
+            Component::Driver => self.driver.as_ref().map(|driver| driver.cuda),
+            Component::Nvrtc => self.nvrtc.as_ref().map(|library| library.version),
+            Component::Cublas => self.cublas.as_ref().map(|library| library.version),
+            Component::CublasLt => self.cublaslt.as_ref().map(|library| library.version),
+        };
+        match found.map_err(Clone::clone)? {
+            found if found < OLDEST_CUDA => {
+                Err(Fault::TooOld { component: library, found, needed: OLDEST_CUDA })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Why there is no device, if there is none.

@@ -1,6 +1,8 @@
 //! Errors of CUDA calls.
 
 use crate::device::Fault;
+use cudarc::cublas::result as cublas;
+use cudarc::cublaslt::result as cublaslt;
 use cudarc::driver::result::DriverError;
 use cudarc::nvrtc::result::NvrtcError;
 use plumbline_reference::BackendError;
@@ -11,7 +13,7 @@ pub enum CudaError {
     /// A library that is needed is missing.
     #[error("{0}; {remedy}", remedy = .0.remedy())]
     Missing(Fault),
-    /// A call of the driver returned an error.
+    /// A call of the driver or of a library returned an error.
     #[error("{call} gave {name} ({code})")]
     Call {
         /// The call: `cuLaunchKernel of cast`.
@@ -100,5 +102,25 @@ pub(crate) trait Named<T> {
 impl<T> Named<T> for Result<T, DriverError> {
     fn named(self, call: impl Into<String>) -> Result<T, CudaError> {
         self.map_err(|error| CudaError::driver(call, error))
+    }
+}
+
+impl<T> Named<T> for Result<T, cublas::CublasError> {
+    fn named(self, call: impl Into<String>) -> Result<T, CudaError> {
+        self.map_err(|cublas::CublasError(status)| CudaError::Call {
+            call: call.into(),
+            name: format!("{status:?}"),
+            code: status as u32,
+        })
+    }
+}
+
+impl<T> Named<T> for Result<T, cublaslt::CublasError> {
+    fn named(self, call: impl Into<String>) -> Result<T, CudaError> {
+        self.map_err(|cublaslt::CublasError(status)| CudaError::Call {
+            call: call.into(),
+            name: format!("{status:?}"),
+            code: status as u32,
+        })
     }
 }

@@ -8,15 +8,17 @@
 //! println!("{}", plumbline_gpu::device::probe());
 //! ```
 //!
-//! [`Cuda`] is the backend. An operation only *plans*: it says which kernels run on
-//! which addresses. Loading, launching, recording as a graph and what to do about errors are
+//! [`Cuda`] is the backend. An operation only *plans*: it says which kernels and library
+//! calls run on which addresses. Loading, launching, recording as a graph and what to do about errors are
 //! written once, against plans.
 
 mod bandwidth;
+mod blas;
 mod cuda;
 mod defect;
 pub mod device;
 mod error;
+mod memory;
 pub mod module;
 mod ops;
 mod plan;

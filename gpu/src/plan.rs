@@ -1,6 +1,7 @@
 //! What an operation does on the device: a list of steps, made before anything is queued,
 //! so that the same steps can be launched or recorded as a graph.
 
+use crate::blas::Product;
 use crate::module::Unit;
 use plumbline_reference::TensorType;
 use plumbline_reference::format::Policy;
@@ -10,6 +11,8 @@ use plumbline_reference::format::Policy;
 pub enum Step {
     /// A kernel.
     Kernel(Call),
+    /// A library's matrix product.
+    Product(Box<Product>),
     /// Bytes set to zero.
     Zero {
         /// The first byte's address.
@@ -101,16 +104,30 @@ impl From<Policy> for Argument {
     }
 }
 
-/// A contiguous tensor in the device's memory.
+/// A tensor in the device's memory.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Address of the first element.
     pub address: u64,
     /// Type and shape.
     pub ty: TensorType,
+    /// Strides in elements: those of a contiguous tensor but for operations that take others.
+    pub strides: Vec<usize>,
 }
 
 impl View {
+    /// A contiguous tensor.
+    #[must_use]
+    pub fn contiguous(address: u64, ty: TensorType) -> Self {
+        Self { address, strides: ty.contiguous_strides(), ty }
+    }
+
+    /// Whether it is row-major without gaps.
+    #[must_use]
+    pub fn is_contiguous(&self) -> bool {
+        self.strides == self.ty.contiguous_strides()
+    }
+
     /// Number of elements.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -90,8 +90,9 @@ impl<'a> Batch<'a> {
 
     /// Makes the inputs at indices from `start` on, and casts them.
     fn results(&self, start: u64, inputs: u64) -> Result<Vec<Step>, BackendError> {
-        let view =
-            |address: u64, format: Format| View { address, ty: TensorType::new(format, [inputs as usize]) };
+        let view = |address: u64, format: Format| {
+            View::contiguous(address, TensorType::new(format, [inputs as usize]))
+        };
         let (from, to) = (view(self.x.1, self.cast.from), view(self.y.1, self.cast.to));
         let mut plan = vec![generate(self.cast.from, self.x.1, start, inputs)];
         plan.extend(ops::plan(&Op::from(*self.cast), self.variant, &[from], &[to])?);

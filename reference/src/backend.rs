@@ -297,6 +297,20 @@ pub trait Backend: Send + Sync {
         let _ = calls;
     }
 
+    /// The ways it can do a supported operation on inputs of these types: its variants, or more
+    /// where shapes decide what there is.
+    fn ways(&self, op: &Op, inputs: &[TensorType]) -> Result<Vec<String>, BackendError> {
+        let _ = inputs;
+        Ok(self.variants(op))
+    }
+
+    /// How a call is done, by name and value, where there is something to tell: the algorithm that
+    /// a library chooses, for one. Nothing is launched.
+    fn describe(&self, launch: Launch<'_>) -> Result<BTreeMap<String, String>, BackendError> {
+        let _ = launch;
+        Ok(BTreeMap::new())
+    }
+
     /// How many streams run side by side: those numbered below this.
     fn streams(&self) -> u32 {
         1

@@ -4,6 +4,7 @@ use super::OnDevice;
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, View};
+use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::{ALL, F64};
 use plumbline_reference::ops::Absmax;
 
@@ -31,11 +32,11 @@ impl OnDevice for Absmax {
         Unit::from(SOURCE, self.from)
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let (x, y) = (&inputs[0], &outputs[0]);
         let groups = y.count();
         if groups == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let extent = x.count() / groups;
         let bytes = extent * x.width();
@@ -51,10 +52,10 @@ impl OnDevice for Absmax {
         if apart && (variant == BLOCKS || variant != WARPS && bytes >= LONG) {
             let slices = bytes.div_ceil(SLICE).max(1);
             let zero = Step::Zero { address: y.address, bytes: (groups * y.width()) as usize };
-            return vec![zero, call("long_groups", groups * slices, arguments(&[slices.into()]))];
+            return Ok(vec![zero, call("long_groups", groups * slices, arguments(&[slices.into()]))]);
         }
         let warps = u64::from(THREADS / 32);
-        vec![call("short_groups", groups.div_ceil(warps).min(MOST_BLOCKS), arguments(&[]))]
+        Ok(vec![call("short_groups", groups.div_ceil(warps).min(MOST_BLOCKS), arguments(&[]))])
     }
 
     fn units() -> Vec<Unit> {

@@ -4,6 +4,7 @@ use super::{BITS, CVT, OnDevice, cvt, random};
 use crate::device::ComputeCapability;
 use crate::module::{SM_100, Source, Unit};
 use crate::plan::{Elementwise, Step, View};
+use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::{ALL, Policy};
 use plumbline_reference::ops::Cast;
 
@@ -22,19 +23,19 @@ impl OnDevice for Cast {
         }
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let (x, y, policy) = (&inputs[0], &outputs[0], self.policy());
         if x.count() == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let unit = self.unit(variant);
         // The instruction has its policy in it, and the other kernels the default one.
         if variant == CVT || policy == Policy::default() {
-            return vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])];
+            return Ok(vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])]);
         }
         let random = random(self.rounding, inputs);
         let entries = ["wide_any", "single_any"];
-        vec![Elementwise { unit, x, y, entries, unrolled: true }.step([random.into(), policy.into()])]
+        Ok(vec![Elementwise { unit, x, y, entries, unrolled: true }.step([random.into(), policy.into()])])
     }
 
     fn units() -> Vec<Unit> {

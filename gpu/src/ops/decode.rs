@@ -4,6 +4,7 @@ use super::{BITS, CVT, OnDevice, cvt};
 use crate::device::ComputeCapability;
 use crate::module::{SM_100, Source, Unit};
 use crate::plan::{Elementwise, Step, View};
+use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::{ALL, BF16, F16, F32, F64, Policy};
 use plumbline_reference::ops::Decode;
 
@@ -22,13 +23,13 @@ impl OnDevice for Decode {
         }
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let (x, y) = (&inputs[0], &outputs[0]);
         if x.count() == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let unit = self.unit(variant);
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])]
+        Ok(vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])])
     }
 
     fn units() -> Vec<Unit> {

@@ -4,6 +4,7 @@ use super::{BITS, OnDevice, random, scales};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Elementwise, Step, THREADS, View};
+use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::{ALL, F32, F64};
 use plumbline_reference::ops::DeviceScaledCast;
 
@@ -19,7 +20,7 @@ impl OnDevice for DeviceScaledCast {
         Unit::between(SOURCE, self.from, self.to)
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let (x, a, y, dequant) = (&inputs[0], &inputs[1], &outputs[0], &outputs[1]);
         let [extent, count] = scales(x, a);
         let [tiny, special] = [self.tiny as u8, self.special as u8].map(Argument::from);
@@ -50,7 +51,7 @@ impl OnDevice for DeviceScaledCast {
                 arguments: first.into_iter().chain([tiny, special]).collect(),
             }));
         }
-        steps
+        Ok(steps)
     }
 
     fn units() -> Vec<Unit> {

@@ -38,20 +38,20 @@ impl OnDevice for Mma {
         unit(self.instruction)
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let tiles = outputs[0].ty.shape[0] as u64;
         if tiles == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let tiles_of_block = if self.instruction.is_warpgroup() { 1 } else { u64::from(THREADS / 32) };
         let tensors = inputs.iter().chain(outputs).map(|view| view.address);
-        vec![Step::Kernel(Call {
+        Ok(vec![Step::Kernel(Call {
             unit: self.unit(variant),
             entry: "mma",
             blocks: tiles.div_ceil(tiles_of_block).min(MOST_BLOCKS),
             threads: THREADS,
             arguments: tensors.chain([tiles]).map(Argument::from).collect(),
-        })]
+        })])
     }
 
     fn units() -> Vec<Unit> {

@@ -2,14 +2,15 @@
 //! table below, which is also its `mod` line.
 
 mod cvt;
-mod tiled;
 
 pub(crate) use absmax::WARPS;
 pub(crate) use cvt::instructions;
 
-use crate::device::ComputeCapability;
+use crate::blas::{Product, Way};
+use crate::device::{Component, ComputeCapability};
 use crate::module::Unit;
 use crate::plan::{Step, View};
+use plumbline_reference::TensorType;
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::Rounding;
 use plumbline_reference::ops::{self, Op};
@@ -25,11 +26,18 @@ trait OnDevice {
     /// The ways to do it on that architecture, the usual one first.
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str>;
 
-    /// The unit that one of the variants runs.
+    /// Whether one of the variants is a kernel of this crate, and no library's.
+    fn is_kernel(&self, variant: &str) -> bool {
+        let _ = variant;
+        true
+    }
+
+    /// The unit of such a variant.
     fn unit(&self, variant: &str) -> Unit;
 
-    /// What one of the variants does with tensors that fit the signature.
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step>;
+    /// What one of the variants does with tensors that fit the signature, or why it cannot with
+    /// these.
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported>;
 
     /// Every unit that some parameters need.
     fn units() -> Vec<Unit>;
@@ -47,7 +55,8 @@ macro_rules! operations {
             }
         }
 
-        /// The steps of one of the variants.
+        /// The steps of one of the variants, whose tensors are contiguous but where the
+        /// operation [takes strides](takes_strides).
         pub(crate) fn plan(
             op: &Op,
             variant: &str,
@@ -55,7 +64,7 @@ macro_rules! operations {
             outputs: &[View],
         ) -> Result<Vec<Step>, Unsupported> {
             match op {
-                $(Op::$Type(op) => Ok(op.plan(variant, inputs, outputs)),)*
+                $(Op::$Type(op) => op.plan(variant, inputs, outputs),)*
                 other => Err(no_kernel(other)),
             }
         }
@@ -63,7 +72,7 @@ macro_rules! operations {
         /// The unit of one of the variants.
         pub(crate) fn unit(op: &Op, variant: &str) -> Option<Unit> {
             match op {
-                $(Op::$Type(op) => Some(op.unit(variant)),)*
+                $(Op::$Type(op) => op.is_kernel(variant).then(|| op.unit(variant)),)*
                 _ => None,
             }
         }
@@ -74,6 +83,46 @@ macro_rules! operations {
             [$(ops::$Type::units(),)*].concat()
         }
     };
+}
+
+/// Whether an operation takes tensors that are not contiguous.
+pub(crate) fn takes_strides(op: &Op) -> bool {
+    matches!(op, Op::Gemm(_))
+}
+
+/// Whether an input may share its buffer with an output: where a kernel reads an element before
+/// it writes the same one, and no other.
+pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
+    match op {
+        Op::Gemm(op) => gemm::position(op, "c") == Some(input),
+        Op::Mma(_) => input == 2,
+        _ => input == output,
+    }
+}
+
+/// The library that does one of the variants, where a library does it.
+pub(crate) fn library(op: &Op, variant: &str) -> Option<Component> {
+    matches!(op, Op::Gemm(_)).then(|| Way::by_name(variant)).flatten().map(Way::component)
+}
+
+/// The product that a library's variant asks for on contiguous tensors, if it asks for one.
+pub(crate) fn product(
+    op: &Op,
+    variant: &str,
+    inputs: &[TensorType],
+    outputs: &[TensorType],
+) -> Result<Option<Product>, Unsupported> {
+    // cuBLASLt's heuristic looks at the alignment of addresses and never at what is there.
+    let mut addresses = (1u64..).map(|i| i << 40);
+    let mut views = |types: &[TensorType]| -> Vec<_> {
+        types.iter().zip(&mut addresses).map(|(ty, address)| View::contiguous(address, ty.clone())).collect()
+    };
+    let (inputs, outputs) = (views(inputs), views(outputs));
+    let steps = plan(op, variant, &inputs, &outputs)?;
+    Ok(steps.into_iter().find_map(|step| match step {
+        Step::Product(product) => Some(*product),
+        _ => None,
+    }))
 }
 
 fn no_kernel(op: &Op) -> Unsupported {

@@ -4,6 +4,7 @@ use super::{BITS, OnDevice, random, scales};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Elementwise, Step, View};
+use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::{ALL, F64};
 use plumbline_reference::ops::ScaledCast;
 
@@ -18,10 +19,10 @@ impl OnDevice for ScaledCast {
         Unit::between(SOURCE, self.from, self.to)
     }
 
-    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let (x, s, y) = (&inputs[0], &inputs[1], &outputs[0]);
         if x.count() == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let [extent, count] = scales(x, s);
         let arguments: [Argument; 6] = [
@@ -33,7 +34,7 @@ impl OnDevice for ScaledCast {
             self.policy().into(),
         ];
         let unit = self.unit(variant);
-        vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: false }.step(arguments)]
+        Ok(vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: false }.step(arguments)])
     }
 
     fn units() -> Vec<Unit> {

@@ -6,9 +6,9 @@ use plumbline_reference::accumulate::{Accumulation, Reduce, Split, Sum};
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
 use plumbline_reference::ops::gemm::{Geometry, OPERANDS};
-use plumbline_reference::ops::{Gemm, GemmScale, Operation};
+use plumbline_reference::ops::{EpilogueOrder, Gemm, GemmScale, Operation};
 
-const SOURCE: Source = Source { name: "gemm", text: include_str!("../../kernels/gemm.cu") };
+const SOURCE: Source = Source { name: "gemm", text: include_str!("../../../kernels/gemm.cu") };
 
 /// Tiles of operands in shared memory, sums in registers.
 pub(super) const TILED: &str = "tiled";
@@ -23,16 +23,22 @@ const STORED: [Format; 5] = [F32, F16, BF16, E4M3FN, E5M2];
 
 /// Whether the kernel accumulates as these parameters say.
 pub(super) fn supports(gemm: &Gemm) -> Result<(), Unsupported> {
-    let why = match &gemm.accumulate {
-        None => "has no kernel for gemm without an order of accumulation",
-        Some(accumulate) if parts(accumulate, 0).is_none() => {
-            "has a kernel for gemm whose order of accumulation is fma, or fma in contiguous parts that are \
-             added in ascending order, and for no other"
-        }
-        _ if gemm.operands.is_some() => "has no kernel for gemm that converts operands first",
-        _ => return Ok(()),
-    };
-    Err(Unsupported(why.to_owned()))
+    if gemm.accumulate.as_ref().is_none_or(|accumulate| parts(accumulate, 0).is_none()) {
+        return Err(no_order());
+    }
+    if gemm.operands.is_some() {
+        return Err(Unsupported("has no kernel for gemm that converts operands first".to_owned()));
+    }
+    if gemm.epilogue != EpilogueOrder::FusedProduct {
+        return Err(Unsupported("has a kernel for gemm with the usual order of its epilogue alone".to_owned()));
+    }
+    Ok(())
+}
+
+fn no_order() -> Unsupported {
+    let why = "has a kernel for gemm whose order of accumulation is fma, or fma in contiguous parts that are \
+               added in ascending order, and for no other";
+    Unsupported(why.to_owned())
 }
 
 /// How many parts of how many products each are summed by themselves.
@@ -43,7 +49,9 @@ fn parts(accumulate: &Accumulation, k: usize) -> Option<[usize; 2]> {
         _ => return None,
     };
     match sum {
-        Sum { split, each: Accumulation::Fma, reduce: Reduce::Ascending, partials } if *partials == F32 => {
+        Sum { split, each: Accumulation::Fma, reduce: Reduce::Ascending, partials, sums }
+            if [*partials, *sums] == [F32, F32] =>
+        {
             let length = match *split {
                 Split::Contiguous { parts, granule } => k.div_ceil(granule).div_ceil(parts) * granule,
                 Split::Every(length) => length,
@@ -68,15 +76,15 @@ pub(super) fn units() -> Vec<Unit> {
     operands.flat_map(|(a, b)| STORED.map(|to| between(a, b, to))).collect()
 }
 
-pub(super) fn plan(gemm: &Gemm, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+pub(super) fn plan(gemm: &Gemm, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
     let (a, b, y) = (&inputs[0], &inputs[1], &outputs[0]);
     let Geometry { batch, m, n, k, .. } = Geometry::of_shapes(gemm, &a.ty.shape, &b.ty.shape);
     let Some([parts, length]) = gemm.accumulate.as_ref().and_then(|accumulate| parts(accumulate, k)) else {
-        return Vec::new();
+        return Err(no_order());
     };
     let tiles = batch as u64 * (m as u64).div_ceil(TILE) * (n as u64).div_ceil(TILE);
     if tiles == 0 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let names = gemm.input_names();
     let input = |name| names.iter().position(|own| *own == name).map(|i| &inputs[i]);
@@ -104,13 +112,13 @@ pub(super) fn plan(gemm: &Gemm, inputs: &[View], outputs: &[View]) -> Vec<Step> 
         stored(gemm.bias),
         input("scale_out").map_or(Matrix::NONE, Matrix::one).into(),
     ];
-    vec![Step::Kernel(Call {
+    Ok(vec![Step::Kernel(Call {
         unit: unit(gemm),
         entry: TILED,
         blocks: tiles.min(MOST_BLOCKS),
         threads: THREADS,
         arguments: extents.into_iter().chain(rest).collect(),
-    })]
+    })])
 }
 
 /// The kernel's `Matrix`: address and strides by batch, row and column, in elements.
@@ -153,7 +161,7 @@ impl From<Matrix> for Argument {
 
 /// Strides of a view, in elements.
 fn strides(view: &View) -> Vec<u64> {
-    view.ty.contiguous_strides().into_iter().map(|stride| stride as u64).collect()
+    view.strides.iter().map(|&stride| stride as u64).collect()
 }
 
 #[cfg(test)]
@@ -163,8 +171,7 @@ mod tests {
     use plumbline_reference::accumulate::Block;
 
     fn sum(split: Split) -> Accumulation {
-        let sum = Sum { split, each: Accumulation::Fma, reduce: Reduce::Ascending, partials: F32 };
-        Accumulation::Sum(Box::new(sum))
+        Sum::new(split, Accumulation::Fma).into()
     }
 
     #[test]
@@ -187,7 +194,7 @@ mod tests {
         let gemm = |accumulate| Gemm { accumulate, ..Gemm::new(F32, F32, F32) };
         assert!(supports(&gemm(Some(Accumulation::Fma))).is_ok());
         let fma_sum = |reduce, partials, split| {
-            Accumulation::Sum(Box::new(Sum { split, each: Accumulation::Fma, reduce, partials }))
+            Accumulation::from(Sum { reduce, partials, ..Sum::new(split, Accumulation::Fma) })
         };
         let refused = [
             None,
@@ -205,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_transposed_matrix_swaps_its_strides() {
-        let view = |shape: &[usize]| View { address: 64, ty: TensorType::new(F32, shape.to_vec()) };
+        let view = |shape: &[usize]| View::contiguous(64, TensorType::new(F32, shape.to_vec()));
         assert_eq!(Matrix::of(&view(&[3, 5]), false), Matrix([64, 0, 5, 1]));
         assert_eq!(Matrix::of(&view(&[3, 5]), true), Matrix([64, 0, 1, 5]));
         assert_eq!(Matrix::of(&view(&[2, 3, 5]), true), Matrix([64, 15, 1, 5]));
