@@ -139,9 +139,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         for (int i = threadIdx.x; i < TILE * TILE; i += THREADS) {
             const u64 m = first_row + i / TILE, n = first_column + i % TILE;
             if (m >= rows || n >= columns) continue;
-            const float scales = __fmul_rn(scale(scale_a, batch, m, n), scale(scale_b, batch, m, n));
-            float t = __fmul_rn(sums[i / TILE][i % TILE], __fmul_rn(alpha, scales));
-            if (c.address) t = __fmaf_rn(beta, value(c, c_format, c.index(batch, m, n)), t);
+            const float sum = sums[i / TILE][i % TILE];
+            const float factor =
+                __fmul_rn(__fmul_rn(alpha, scale(scale_a, batch, m, n)), scale(scale_b, batch, m, n));
+            float t = c.address
+                          ? __fmaf_rn(factor, sum, __fmul_rn(beta, value(c, c_format, c.index(batch, m, n))))
+                          : __fmul_rn(factor, sum);
             if (bias.address) t = __fadd_rn(t, value(bias, bias_format, bias.index(batch, m, n)));
             if (scale_out.address) t = __fmul_rn(t, scale(scale_out, batch, m, n));
             reinterpret_cast<Code<TO> *>(y.address)[y.index(batch, m, n)] = encode_output<TO>(t);
