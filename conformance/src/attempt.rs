@@ -1,12 +1,14 @@
 //! One call of a backend, judged: what trials and fuzzing have in common.
 
-use crate::judge::{Context, OutputVerdict, judge};
+use crate::judge::{Actual, Context, OutputVerdict, judge};
 use crate::memory::{Execution, MemoryFault, execute};
 use crate::setup::Subject;
-use crate::source::Built;
+use crate::source::{Built, Values};
 use crate::verdict::Outcome;
 use plumbline_reference::BackendError;
+use plumbline_reference::Tensor;
 use plumbline_reference::ops::Op;
+use plumbline_reference::ops::gemm::Geometry;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,9 +37,9 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Runs a backend on the inputs and judges what it gives.
 pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Attempt {
     // A foreign backend may panic; that is its verdict, not the end of the run.
-    let run = AssertUnwindSafe(|| execute(&*subject.backend, op, variant, &built.inputs, subject.contract));
-    let Execution { outputs, faults } = match catch_unwind(run) {
-        Ok(Ok(execution)) => execution,
+    let run = AssertUnwindSafe(|| call(subject, op, variant, built));
+    let (outputs, faults) = match catch_unwind(run) {
+        Ok(Ok(called)) => called,
         Ok(Err(BackendError::Unsupported(why))) => {
             return Attempt::without_outputs(Outcome::Unsupported, why.to_string());
         }
@@ -57,8 +59,53 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
     }
     let context = Context { op, inputs: &built.inputs, nan: subject.nan };
     let pairs = built.expected.iter().zip(&outputs).enumerate();
-    let outputs: Vec<_> = pairs.map(|(i, (expected, actual))| judge(context, i, expected, actual)).collect();
+    let outputs = pairs.map(|(i, (expected, actual))| match actual {
+        Output::Whole(tensor) => judge(context, i, expected, tensor),
+        Output::Elements(codes) => judge(context, i, expected, Actual::Elements(codes)),
+    });
+    let outputs: Vec<_> = outputs.collect();
     let right = faults.is_empty() && outputs.iter().all(|output| output.ok);
     let outcome = if right { Outcome::Pass } else { Outcome::Fail };
     Attempt { outcome, outputs, memory: faults, message: None, lost: false }
+}
+
+/// What a call gave of one output.
+enum Output {
+    Whole(Tensor),
+    /// The elements at the positions that are expected.
+    Elements(Vec<u64>),
+}
+
+/// The call, or of a large product with few expected elements only these, if the backend can.
+fn call(
+    subject: &Subject,
+    op: &Op,
+    variant: &str,
+    built: &Built,
+) -> Result<(Vec<Output>, Vec<MemoryFault>), BackendError> {
+    let Built { inputs, output_strides, .. } = built;
+    if let Some(positions) = sampled(op, built) {
+        if let Some(elements) = subject.backend.elements(op, variant, inputs, &positions)? {
+            return Ok((elements.into_iter().map(Output::Elements).collect(), Vec::new()));
+        }
+    }
+    let Execution { outputs, faults } =
+        execute(&*subject.backend, op, variant, inputs, output_strides, subject.contract)?;
+    Ok((outputs.into_iter().map(Output::Whole).collect(), faults))
+}
+
+/// Multiply-adds of the largest product that is always computed whole.
+const MAX_WHOLE: u128 = 1 << 24;
+
+/// The positions that a large product is judged at; `None` where it is judged whole.
+fn sampled(op: &Op, built: &Built) -> Option<Vec<Vec<usize>>> {
+    let Op::Gemm(gemm) = op else { return None };
+    if Geometry::of(gemm, &built.inputs).multiply_adds() <= MAX_WHOLE {
+        return None;
+    }
+    let positions = built.expected.iter().map(|expected| match &expected.values {
+        Values::Sparse { at, .. } => Some(at.clone()),
+        Values::Dense(_) => None,
+    });
+    positions.collect()
 }

@@ -149,18 +149,20 @@ pub struct Execution {
     pub faults: Vec<MemoryFault>,
 }
 
-/// Runs an operation; under the memory contract where the backend has steps.
+/// Runs an operation; under the memory contract where the backend has steps. Inputs then lie
+/// in memory by their strides and outputs by `output_strides`, where there are such.
 pub fn execute(
     backend: &dyn Backend,
     op: &Op,
     variant: &str,
     inputs: &[Tensor],
+    output_strides: &[Option<Vec<usize>>],
     contract: Contract,
 ) -> Result<Execution, BackendError> {
     if !backend.stepwise() {
         return Ok(Execution { outputs: backend.run(op, variant, inputs)?, faults: Vec::new() });
     }
-    let call = Call { backend, op, variant, inputs, guard: contract.guard };
+    let call = Call { backend, op, variant, inputs, output_strides, guard: contract.guard };
     let first = call.guarded(0)?;
     let mut faults = first.faults;
     let mut add = |found: Vec<MemoryFault>| {
@@ -189,6 +191,7 @@ struct Call<'a> {
     op: &'a Op,
     variant: &'a str,
     inputs: &'a [Tensor],
+    output_strides: &'a [Option<Vec<usize>>],
     guard: usize,
 }
 
@@ -201,10 +204,22 @@ impl Call<'_> {
     fn stage_with(&self, run: u32, inputs: &[Tensor]) -> Result<Staged, BackendError> {
         let (buffers, surroundings) = (Cell::new(0), Surroundings { run });
         Staged::new(self.backend, self.op, inputs, |ty| {
-            let offset = surroundings.offset(&ty, buffers.replace(buffers.get() + 1));
-            let poison = surroundings.poison();
-            Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) }
+            let buffer = buffers.replace(buffers.get() + 1);
+            let (offset, poison) = (surroundings.offset(&ty, buffer), surroundings.poison());
+            let contiguous = Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) };
+            match self.strides(buffer) {
+                Some(strides) => Layout { strides: strides.to_vec(), ..contiguous },
+                None => contiguous,
+            }
         })
+    }
+
+    /// The strides of a buffer, inputs before outputs.
+    fn strides(&self, buffer: usize) -> Option<&[usize]> {
+        match self.inputs.get(buffer) {
+            Some(input) => Some(input.strides()),
+            None => self.output_strides.get(buffer - self.inputs.len())?.as_deref(),
+        }
     }
 
     /// Inputs of the same types that hold something else.
@@ -212,7 +227,7 @@ impl Call<'_> {
         let reversed = |tensor: &Tensor| {
             let mut codes: Vec<_> = tensor.codes().collect();
             codes.reverse();
-            Tensor::from_codes(tensor.ty().clone(), &codes)
+            Tensor::from_codes(tensor.ty().clone(), &codes)?.with_strides(tensor.strides())
         };
         Ok(self.inputs.iter().map(reversed).collect::<Result<_, _>>()?)
     }
@@ -244,7 +259,7 @@ impl Call<'_> {
         for (i, buffer) in staged.outputs.iter().enumerate() {
             let bytes = self.backend.download(buffer)?;
             faults.extend(out_of_bounds(&format!("output {i}"), buffer, &bytes)?);
-            outputs.push(buffer.layout().gather(&bytes)?);
+            outputs.push(buffer.layout().gather(&bytes)?.to_contiguous());
         }
         Ok(Execution { outputs, faults })
     }

@@ -313,6 +313,19 @@ pub trait Backend: Send + Sync {
         Err(BackendError::NoGraphs)
     }
 
+    /// The codes of some elements of each output, at row-major positions inside it, without
+    /// computing the others. `None`: the operation has to be run whole.
+    fn elements(
+        &self,
+        op: &Op,
+        variant: &str,
+        inputs: &[Tensor],
+        positions: &[Vec<usize>],
+    ) -> Result<Option<Vec<Vec<u64>>>, BackendError> {
+        let _ = (op, variant, inputs, positions);
+        Ok(None)
+    }
+
     /// Computes the operation on host tensors.
     fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
         let staged = Staged::launch(self, op, variant, inputs, Layout::contiguous)?;

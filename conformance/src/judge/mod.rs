@@ -99,9 +99,29 @@ pub struct Context<'a> {
     pub nan: NanJudge,
 }
 
+/// What an implementation gave of an output.
+#[derive(Clone, Copy)]
+pub enum Actual<'a> {
+    /// All of it.
+    Whole(&'a Tensor),
+    /// The codes of the elements that are expected, in their order.
+    Elements(&'a [u64]),
+}
+
+impl<'a> From<&'a Tensor> for Actual<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Whole(tensor)
+    }
+}
+
 /// Judges output number `output`.
 #[must_use]
-pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &Tensor) -> OutputVerdict {
+pub fn judge<'a>(
+    context: Context<'_>,
+    output: usize,
+    expected: &Expected,
+    actual: impl Into<Actual<'a>>,
+) -> OutputVerdict {
     let mut verdict = OutputVerdict {
         output,
         criterion: expected.criterion,
@@ -115,8 +135,21 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
         worst: None,
         shape: None,
     };
-    if actual.ty() != &expected.ty {
-        verdict.shape = Some(format!("output is {}, expected {}", actual.ty(), expected.ty));
+    let count = match &expected.values {
+        Values::Dense(tensor) => tensor.len(),
+        Values::Sparse { at, .. } => at.len(),
+    };
+    let actual = actual.into();
+    verdict.shape = match actual {
+        Actual::Whole(tensor) if tensor.ty() != &expected.ty => {
+            Some(format!("output is {}, expected {}", tensor.ty(), expected.ty))
+        }
+        Actual::Elements(codes) if codes.len() != count => {
+            Some(format!("{} elements given, {count} expected", codes.len()))
+        }
+        Actual::Whole(_) | Actual::Elements(_) => None,
+    };
+    if verdict.shape.is_some() {
         return verdict;
     }
     let comparator = Comparator {
@@ -124,13 +157,16 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
         criterion: expected.criterion,
         nan: expected.nan.unwrap_or(context.nan),
     };
-    let count = match &expected.values {
-        Values::Dense(tensor) => tensor.len(),
-        Values::Sparse { at, .. } => at.len(),
-    };
-    let pair = |i: usize| match &expected.values {
-        Values::Dense(tensor) => (i, tensor.code(i), actual.code(i)),
-        Values::Sparse { at, values } => (at[i], values.code(i), actual.code(at[i])),
+    let pair = |i: usize| {
+        let (index, right) = match &expected.values {
+            Values::Dense(tensor) => (i, tensor.code(i)),
+            Values::Sparse { at, values } => (at[i], values.code(i)),
+        };
+        let got = match actual {
+            Actual::Whole(tensor) => tensor.code(index),
+            Actual::Elements(codes) => codes[i],
+        };
+        (index, right, got)
     };
 
     verdict.elements = count;
@@ -162,19 +198,21 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
             worst = Some((severity, i));
         }
         if verdict.first.is_none() {
-            verdict.first = Some(element(context, output, expected, actual, (index, right, got)));
+            verdict.first = Some(element(context, output, expected, (index, right, got)));
         }
     }
     verdict.ok = verdict.mismatches == 0;
-    verdict.worst = worst.map(|(_, i)| element(context, output, expected, actual, pair(i)));
+    verdict.worst = worst.map(|(_, i)| element(context, output, expected, pair(i)));
     verdict
 }
 
 /// Whether the whole output has the right bits, without looking at elements.
-fn same_bytes(expected: &Expected, actual: &Tensor) -> bool {
-    match &expected.values {
-        Values::Dense(right) => right.strides() == actual.strides() && right.bytes() == actual.bytes(),
-        Values::Sparse { .. } => false,
+fn same_bytes(expected: &Expected, actual: Actual<'_>) -> bool {
+    match (&expected.values, actual) {
+        (Values::Dense(right), Actual::Whole(actual)) => {
+            right.strides() == actual.strides() && right.bytes() == actual.bytes()
+        }
+        _ => false,
     }
 }
 
@@ -189,7 +227,6 @@ fn element(
     context: Context<'_>,
     output: usize,
     expected: &Expected,
-    actual: &Tensor,
     (index, right, got): (usize, u64, u64),
 ) -> Element {
     let dtype = expected.ty.dtype;
@@ -202,7 +239,7 @@ fn element(
     });
     Element {
         index,
-        coordinates: coordinates(actual.shape(), index),
+        coordinates: coordinates(&expected.ty.shape, index),
         inputs: inputs.collect(),
         expected: Scalar::new("expected".to_owned(), dtype, right),
         actual: Scalar::new("actual".to_owned(), dtype, got),

@@ -61,7 +61,7 @@ fn faults(vandal: fn(&Cpu, &Launch<'_>)) -> Vec<MemoryFault> {
     let x = Tensor::from_codes(TensorType::new(F32, [5]), &[0x3f80_0000, 0, 0xffff_ffff, 0xff80_0000, 1])
         .unwrap();
     let op = Op::from(Cast::new(F32, E4M3FN));
-    execute(&Vandal(vandal), &op, "parallel", &[x], Contract::default()).unwrap().faults
+    execute(&Vandal(vandal), &op, "parallel", &[x], &[], Contract::default()).unwrap().faults
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_result_that_depends_on_memory_outside_its_inputs_is_found() {
 fn an_absmax_of_nothing_writes_its_zero() {
     let op = Op::from(Absmax { from: F32, nan: AbsmaxNan::Propagate, granularity: Granularity::Tensor });
     let x = Tensor::from_codes(TensorType::new(F32, [0]), &[]).unwrap();
-    let execution = execute(&Cpu, &op, "parallel", &[x], Contract::default()).unwrap();
+    let execution = execute(&Cpu, &op, "parallel", &[x], &[], Contract::default()).unwrap();
     assert_eq!((execution.outputs[0].code(0), execution.faults), (0, vec![]));
 }
 
@@ -179,7 +179,7 @@ fn a_maximum_that_reads_past_its_input_is_found_under_both_policies_of_nan() {
                 });
             }
         });
-        let faults = execute(&vandal, &op, "parallel", &[x], Contract::default()).unwrap().faults;
+        let faults = execute(&vandal, &op, "parallel", &[x], &[], Contract::default()).unwrap().faults;
         assert_eq!(faults, [MemoryFault::Unstable { tensor: "output 0".to_owned(), count: 1, index: 0 }]);
     }
 }
@@ -322,7 +322,7 @@ fn streams_and_replays_give_the_same_bits() {
         let x = Tensor::from_codes(TensorType::new(F32, [5]), &codes).unwrap();
         let op = Op::from(Cast::new(F32, E4M3FN));
         let backend = Streamed { second_stream, second_replay };
-        execute(&backend, &op, "parallel", &[x], Contract::default()).unwrap().faults
+        execute(&backend, &op, "parallel", &[x], &[], Contract::default()).unwrap().faults
     };
     let tensor = || "output 0".to_owned();
     assert_eq!(faults(false, false), []);
