@@ -109,3 +109,80 @@ fn sampled(op: &Op, built: &Built) -> Option<Vec<Vec<usize>>> {
     });
     positions.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Criterion;
+    use crate::source::Expected;
+    use plumbline_reference::backend::{Device, Unsupported};
+    use plumbline_reference::format::{F16, F32};
+    use plumbline_reference::ops::gemm::Gemm;
+    use plumbline_reference::{Backend, Cpu, TensorType};
+    use std::sync::Arc;
+
+    /// The reference that computes elements alone.
+    struct OnlyElements;
+
+    impl Backend for OnlyElements {
+        fn name(&self) -> &str {
+            "only elements"
+        }
+
+        fn device(&self) -> Device {
+            Cpu.device()
+        }
+
+        fn supports(&self, op: &Op) -> Result<(), Unsupported> {
+            Cpu.supports(op)
+        }
+
+        fn variants(&self, op: &Op) -> Vec<String> {
+            Cpu.variants(op)
+        }
+
+        fn elements(
+            &self,
+            op: &Op,
+            variant: &str,
+            inputs: &[Tensor],
+            positions: &[Vec<usize>],
+        ) -> Result<Option<Vec<Vec<u64>>>, BackendError> {
+            Cpu.elements(op, variant, inputs, positions)
+        }
+    }
+
+    /// A product of `k` ones, judged at two positions against these codes.
+    fn attempted(k: usize, codes: &[u64]) -> Attempt {
+        let ones = |shape: [usize; 2]| {
+            Tensor::from_codes(TensorType::new(F16, shape), &vec![0x3c00; shape[0] * shape[1]]).unwrap()
+        };
+        let values = Tensor::from_codes(TensorType::new(F32, [codes.len()]), codes).unwrap();
+        let built = Built {
+            inputs: vec![ones([256, k]), ones([k, 512])],
+            expected: vec![Expected {
+                values: Values::Sparse { at: vec![7, 256 * 512 - 1], values },
+                ty: TensorType::new(F32, [256, 512]),
+                criterion: Criterion::BitExact,
+                nan: None,
+                computed: false,
+            }],
+            output_strides: Vec::new(),
+        };
+        let op = Gemm::new(F16, F16, F32).into();
+        attempt(&Subject::shared(Arc::new(OnlyElements)), &op, "parallel", &built)
+    }
+
+    #[test]
+    fn of_a_large_product_only_the_expected_elements_are_computed() {
+        let sum = u64::from(129f32.to_bits());
+        let right = attempted(129, &[sum, sum]);
+        assert_eq!((right.outcome, right.outputs[0].elements), (Outcome::Pass, 2));
+        let wrong = attempted(129, &[sum, sum + 1]);
+        let first = wrong.outputs[0].first.as_ref().unwrap();
+        assert_eq!((wrong.outcome, wrong.outputs[0].mismatches), (Outcome::Fail, 1));
+        assert_eq!(first.coordinates, [255, 511]);
+        // A smaller one is run whole, which this backend cannot.
+        assert_eq!(attempted(128, &[0, 0]).outcome, Outcome::Crashed);
+    }
+}

@@ -431,7 +431,10 @@ fn check_output_strides(
     let field = Step::Key("output_strides".into());
     if all.len() != outputs.len() {
         let (given, op) = (all.len(), spec.op.name());
-        let why = format!("{given} given, {op} has {} outputs; write null for one without", outputs.len());
+        let why = format!(
+            "strides of {given} outputs given, {op} gives {}; write null for one without gaps",
+            outputs.len()
+        );
         return Err((vec![field], why));
     }
     for (i, (strides, ty)) in all.iter().zip(outputs).enumerate() {

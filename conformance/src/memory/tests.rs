@@ -329,3 +329,50 @@ fn streams_and_replays_give_the_same_bits() {
     assert_eq!(faults(true, false), [MemoryFault::Concurrent { tensor: tensor(), count: 1, index: 2 }]);
     assert_eq!(faults(false, true), [MemoryFault::Replayed { tensor: tensor(), count: 1, index: 3 }]);
 }
+
+/// A product of two batches that share a, over columns with gaps.
+fn strided() -> (Op, Vec<Tensor>, Vec<Option<Vec<usize>>>) {
+    use plumbline_reference::ops::gemm::Gemm;
+    let tensor = |shape: [usize; 3], first: u64, strides: [usize; 3]| {
+        let count: usize = shape.iter().product();
+        let codes: Vec<_> = (0..count as u64).map(|i| 0x30 + first + i % 16).collect();
+        let tensor = Tensor::from_codes(TensorType::new(E4M3FN, shape), &codes).unwrap();
+        tensor.with_strides(&strides).unwrap()
+    };
+    let a = tensor([2, 2, 3], 0, [0, 4, 1]);
+    let b = tensor([2, 3, 2], 5, [10, 1, 4]);
+    (Gemm::new(E4M3FN, E4M3FN, F32).into(), vec![a, b], vec![Some(vec![9, 1, 3])])
+}
+
+#[test]
+fn calls_on_strided_tensors_keep_the_contract() {
+    let (op, inputs, strides) = strided();
+    let right = Cpu.run(&op, "definition", &inputs).unwrap();
+    for (second_stream, second_replay, kinds) in [(false, false, 0), (true, false, 1), (false, true, 1)] {
+        let backend = Streamed { second_stream, second_replay };
+        let execution = execute(&backend, &op, "parallel", &inputs, &strides, Contract::default()).unwrap();
+        assert_eq!(execution.outputs, right);
+        assert_eq!(execution.faults.len(), kinds, "{:?}", execution.faults);
+    }
+}
+
+#[test]
+fn faults_on_strided_tensors_are_found() {
+    let (op, inputs, strides) = strided();
+    let faults = |vandal: fn(&Cpu, &Launch<'_>)| {
+        execute(&Vandal(vandal), &op, "parallel", &inputs, &strides, Contract::default()).unwrap().faults
+    };
+    assert_eq!(faults(|_, _| ()), []);
+    // The last element of both batches of a: the first that differs is named.
+    let changed = faults(|cpu, launch| edit(cpu, launch.inputs[0], |bytes, start| bytes[start + 6] ^= 1));
+    assert_eq!(changed, [MemoryFault::InputChanged { tensor: "input a".to_owned(), index: 5 }]);
+    let read_gap = faults(|cpu, launch| edit(cpu, launch.inputs[0], |bytes, start| bytes[start + 3] = 1));
+    assert_eq!(read_gap, [MemoryFault::OutOfBounds { tensor: "input a".to_owned(), offset: 3, len: 7 }]);
+    let gap = faults(|cpu, launch| edit(cpu, launch.outputs[0], |bytes, start| bytes[start + 8] = 1));
+    assert_eq!(gap, [MemoryFault::OutOfBounds { tensor: "output 0".to_owned(), offset: 8, len: 56 }]);
+    let unwritten = faults(|cpu, launch| {
+        let (poison, layout) = (launch.outputs[0].layout().poison, launch.outputs[0].layout().clone());
+        edit(cpu, launch.outputs[0], |bytes, _| bytes[layout.byte_of(5)..][..4].fill(poison));
+    });
+    assert_eq!(unwritten, [MemoryFault::Unwritten { tensor: "output 0".to_owned(), count: 1, index: 5 }]);
+}
