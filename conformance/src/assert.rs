@@ -111,6 +111,7 @@ pub fn conforms<I: Element, O: Element>(
             lanes,
             seed: 0,
             op: &op,
+            input: 0,
             others: &[None],
         };
         let x = generate(&request).map_err(|error| error.to_string())?;

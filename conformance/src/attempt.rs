@@ -1,13 +1,16 @@
 //! One call of a backend, judged: what trials and fuzzing have in common.
 
-use crate::judge::{Context, OutputVerdict, judge};
+use crate::judge::{Actual, Context, OutputVerdict, judge};
 use crate::memory::{Execution, MemoryFault, execute};
 use crate::setup::Subject;
-use crate::source::Built;
+use crate::source::{Built, Values};
 use crate::verdict::Outcome;
 use plumbline_reference::BackendError;
+use plumbline_reference::Tensor;
 use plumbline_reference::ops::Op;
+use plumbline_reference::ops::gemm::Geometry;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What came of a call.
@@ -16,13 +19,22 @@ pub(crate) struct Attempt {
     pub(crate) outputs: Vec<OutputVerdict>,
     pub(crate) memory: Vec<MemoryFault>,
     pub(crate) message: Option<String>,
+    /// How the backend says that it made the call.
+    pub(crate) how: BTreeMap<String, String>,
     /// The device or process can no longer be used.
     pub(crate) lost: bool,
 }
 
 impl Attempt {
     fn without_outputs(outcome: Outcome, message: String) -> Self {
-        Self { outcome, outputs: Vec::new(), memory: Vec::new(), message: Some(message), lost: false }
+        Self {
+            outcome,
+            outputs: Vec::new(),
+            memory: Vec::new(),
+            message: Some(message),
+            how: BTreeMap::new(),
+            lost: false,
+        }
     }
 }
 
@@ -35,9 +47,9 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// Runs a backend on the inputs and judges what it gives.
 pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Attempt {
     // A foreign backend may panic; that is its verdict, not the end of the run.
-    let run = AssertUnwindSafe(|| execute(&*subject.backend, op, variant, &built.inputs, subject.contract));
-    let Execution { outputs, faults } = match catch_unwind(run) {
-        Ok(Ok(execution)) => execution,
+    let run = AssertUnwindSafe(|| call(subject, op, variant, built));
+    let Called { outputs, faults, how } = match catch_unwind(run) {
+        Ok(Ok(called)) => called,
         Ok(Err(BackendError::Unsupported(why))) => {
             return Attempt::without_outputs(Outcome::Unsupported, why.to_string());
         }
@@ -55,10 +67,140 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
         let message = format!("{} outputs, expected {}", outputs.len(), built.expected.len());
         return Attempt::without_outputs(Outcome::Fail, message);
     }
-    let context = Context::new(op, &built.inputs, subject.nan);
+    let device = subject.backend.device();
+    let context = Context {
+        architecture: device.properties.get("compute capability").map(String::as_str),
+        hints: Some(&how),
+        ..Context::new(op, &built.inputs, subject.nan)
+    };
     let pairs = built.expected.iter().zip(&outputs).enumerate();
-    let outputs: Vec<_> = pairs.map(|(i, (expected, actual))| judge(context, i, expected, actual)).collect();
+    let outputs = pairs.map(|(i, (expected, actual))| match actual {
+        Output::Whole(tensor) => judge(context, i, expected, tensor),
+        Output::Elements(codes) => judge(context, i, expected, Actual::Elements(codes)),
+    });
+    let outputs: Vec<_> = outputs.collect();
     let right = faults.is_empty() && outputs.iter().all(|output| output.ok);
     let outcome = if right { Outcome::Pass } else { Outcome::Fail };
-    Attempt { outcome, outputs, memory: faults, message: None, lost: false }
+    Attempt { outcome, outputs, memory: faults, message: None, how, lost: false }
+}
+
+/// What a call gave.
+struct Called {
+    outputs: Vec<Output>,
+    faults: Vec<MemoryFault>,
+    how: BTreeMap<String, String>,
+}
+
+/// What a call gave of one output.
+enum Output {
+    Whole(Tensor),
+    /// The elements at the positions that are expected.
+    Elements(Vec<u64>),
+}
+
+/// The call, or of a large product with few expected elements only these, if the backend can.
+fn call(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Result<Called, BackendError> {
+    let Built { inputs, output_strides, .. } = built;
+    if let Some(positions) = sampled(op, built) {
+        if let Some(elements) = subject.backend.elements(op, variant, inputs, &positions)? {
+            let outputs = elements.into_iter().map(Output::Elements).collect();
+            return Ok(Called { outputs, faults: Vec::new(), how: BTreeMap::new() });
+        }
+    }
+    let Execution { outputs, faults, how } =
+        execute(&*subject.backend, op, variant, inputs, output_strides, subject.contract)?;
+    Ok(Called { outputs: outputs.into_iter().map(Output::Whole).collect(), faults, how })
+}
+
+/// Multiply-adds of the largest product that is always computed whole.
+const MAX_WHOLE: u128 = 1 << 24;
+
+/// The positions that a large product is judged at; `None` where it is judged whole.
+fn sampled(op: &Op, built: &Built) -> Option<Vec<Vec<usize>>> {
+    let Op::Gemm(gemm) = op else { return None };
+    if Geometry::of(gemm, &built.inputs).multiply_adds() <= MAX_WHOLE {
+        return None;
+    }
+    let positions = built.expected.iter().map(|expected| match &expected.values {
+        Values::Sparse { at, .. } => Some(at.clone()),
+        Values::Dense(_) | Values::Derived => None,
+    });
+    positions.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Criterion;
+    use crate::source::Expected;
+    use plumbline_reference::backend::{Device, Unsupported};
+    use plumbline_reference::format::{F16, F32};
+    use plumbline_reference::ops::gemm::Gemm;
+    use plumbline_reference::{Backend, Cpu, TensorType};
+    use std::sync::Arc;
+
+    /// The reference that computes elements alone.
+    struct OnlyElements;
+
+    impl Backend for OnlyElements {
+        fn name(&self) -> &str {
+            "only elements"
+        }
+
+        fn device(&self) -> Device {
+            Cpu.device()
+        }
+
+        fn supports(&self, op: &Op) -> Result<(), Unsupported> {
+            Cpu.supports(op)
+        }
+
+        fn variants(&self, op: &Op) -> Vec<String> {
+            Cpu.variants(op)
+        }
+
+        fn elements(
+            &self,
+            op: &Op,
+            variant: &str,
+            inputs: &[Tensor],
+            positions: &[Vec<usize>],
+        ) -> Result<Option<Vec<Vec<u64>>>, BackendError> {
+            Cpu.elements(op, variant, inputs, positions)
+        }
+    }
+
+    /// A product of `k` ones, judged at two positions against these codes.
+    fn attempted(k: usize, codes: &[u64]) -> Attempt {
+        let ones = |shape: [usize; 2]| {
+            Tensor::from_codes(TensorType::new(F16, shape), &vec![0x3c00; shape[0] * shape[1]]).unwrap()
+        };
+        let values = Tensor::from_codes(TensorType::new(F32, [codes.len()]), codes).unwrap();
+        let built = Built {
+            inputs: vec![ones([256, k]), ones([k, 512])],
+            expected: vec![Expected {
+                values: Values::Sparse { at: vec![7, 256 * 512 - 1], values },
+                ty: TensorType::new(F32, [256, 512]),
+                criterion: Criterion::BitExact,
+                nan: None,
+                computed: false,
+            }],
+            output_strides: Vec::new(),
+        };
+        let op = Gemm::new(F16, F16, F32).into();
+        attempt(&Subject::shared(Arc::new(OnlyElements)), &op, "parallel", &built)
+    }
+
+    #[test]
+    fn of_a_large_product_only_the_expected_elements_are_computed() {
+        let sum = u64::from(129f32.to_bits());
+        let right = attempted(129, &[sum, sum]);
+        assert_eq!((right.outcome, right.outputs[0].elements), (Outcome::Pass, 2));
+        let wrong = attempted(129, &[sum, sum + 1]);
+        let first = wrong.outputs[0].first.as_ref().unwrap();
+        assert_eq!((wrong.outcome, wrong.outputs[0].mismatches), (Outcome::Fail, 1));
+        assert_eq!(first.coordinates, [255, 511]);
+        // A smaller one is run whole, which this backend cannot.
+        assert_eq!(attempted(128, &[0, 0]).outcome, Outcome::Crashed);
+    }
 }

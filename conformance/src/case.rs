@@ -43,6 +43,10 @@ pub struct CaseSpec {
     /// The inputs, in the operation's order.
     #[serde(default)]
     pub inputs: Vec<TensorSpec>,
+    /// Strides of each output, in elements, in the operation's order; `null` for one without
+    /// gaps. They are for backends whose memory the caller lays out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_strides: Option<Vec<Option<Vec<usize>>>>,
     /// The right outputs, in the operation's order. Left out: what `against` computes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Vec<ExpectSpec>>,
@@ -145,6 +149,11 @@ pub struct TensorSpec {
     /// this many elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<usize>,
+    /// Strides in elements, one per dimension. Left out: row-major without gaps. The first
+    /// of three dimensions, a batch, may have stride 0; the values of its first entry then
+    /// count for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strides: Option<Vec<usize>>,
 }
 
 /// A named class of inputs. `dtype` is the source format; the target format is the
@@ -198,6 +207,44 @@ pub enum Class {
     ScaledEdges,
     /// Codes by the SplitMix64 formula of the hardware recordings.
     SplitmixCodes,
+    /// Ones.
+    Ones,
+    /// Random integers from `-max` to `max`, each a hash of its position: sums of their
+    /// products are exact, and wrong where an element is missing or misplaced.
+    Integers {
+        /// The largest.
+        max: u64,
+    },
+    /// Integers, few of them not zero, for sums that stay exact in narrow outputs. The rows
+    /// are those of `op(a)` and the columns of `op(b)` in a product, else the last dimension.
+    SparseIntegers {
+        /// The largest magnitude.
+        max: u64,
+        /// How many of a row are not zero. Over the rows, each place along them is in turn.
+        per_row: u64,
+    },
+    /// Random sign and fraction, exponents over the whole finite range, subnormals included;
+    /// where the exponent has 8 bits, below 2^60, so that products stay in the range of f32.
+    WideExponents,
+    /// Pairs of neighbours along the sum, equal; with `negate` opposite, some one ulp off. A
+    /// sum of products of the one with the other cancels almost wholly.
+    Pairs {
+        /// Whether the second of a pair has the other sign.
+        #[serde(default)]
+        negate: bool,
+    },
+    /// Magnitudes that rise along the sum by orders of magnitude, or fall.
+    Ramp {
+        /// Whether they rise.
+        ascending: bool,
+    },
+    /// Moderate values with zeros of both signs and subnormals strewn in, and NaN, an
+    /// infinity or the largest value in some rows (columns of `op(b)`): the other sums stay
+    /// finite.
+    Specials,
+    /// For one operand of a product, with `ones` for the other: terms whose sum is a midpoint
+    /// of the output's format, or one tiny term more or less, among zeros.
+    Ties,
 }
 
 const fn one() -> u64 {

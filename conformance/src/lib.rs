@@ -27,6 +27,7 @@ pub mod runner;
 pub mod seed;
 pub mod setup;
 pub mod source;
+mod strides;
 pub mod sweep;
 pub mod verdict;
 pub mod waiver;

@@ -13,6 +13,7 @@ use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 /// What memory outside the inputs holds: zeros, which a sum or a maximum does not notice;
 /// ones, which are NaN in most formats and may count as absent; and what is a large number in
@@ -32,9 +33,11 @@ impl Surroundings {
     }
 
     /// Bytes that a buffer begins after a boundary of 16. All are aligned for any vector in
-    /// every second call; in the others none is, or the first alone.
-    fn offset(self, ty: &TensorType, buffer: usize) -> usize {
+    /// every second call; in the others none is, or the first alone. All are in every call
+    /// where the backend asks for an `alignment`.
+    fn offset(self, ty: &TensorType, buffer: usize, alignment: usize) -> usize {
         let is_aligned = match self.run % 4 {
+            _ if alignment > 1 => true,
             0 | 2 => true,
             1 => false,
             _ => buffer == 0,
@@ -147,20 +150,28 @@ pub struct Execution {
     pub outputs: Vec<Tensor>,
     /// Broken contracts.
     pub faults: Vec<MemoryFault>,
+    /// How the backend says that it makes the call.
+    pub how: BTreeMap<String, String>,
 }
 
-/// Runs an operation; under the memory contract where the backend has steps.
+/// Runs an operation; under the memory contract where the backend has steps. Inputs then lie
+/// in memory by their strides and outputs by `output_strides`, where there are such.
 pub fn execute(
     backend: &dyn Backend,
     op: &Op,
     variant: &str,
     inputs: &[Tensor],
+    output_strides: &[Option<Vec<usize>>],
     contract: Contract,
 ) -> Result<Execution, BackendError> {
     if !backend.stepwise() {
-        return Ok(Execution { outputs: backend.run(op, variant, inputs)?, faults: Vec::new() });
+        return Ok(Execution {
+            outputs: backend.run(op, variant, inputs)?,
+            faults: Vec::new(),
+            how: BTreeMap::new(),
+        });
     }
-    let call = Call { backend, op, variant, inputs, guard: contract.guard };
+    let call = Call { backend, op, variant, inputs, output_strides, guard: contract.guard };
     let first = call.guarded(0)?;
     let mut faults = first.faults;
     let mut add = |found: Vec<MemoryFault>| {
@@ -180,7 +191,7 @@ pub fn execute(
     }
     add(call.concurrent(&first.outputs)?);
     add(call.replayed(&first.outputs)?);
-    Ok(Execution { outputs: first.outputs, faults })
+    Ok(Execution { outputs: first.outputs, faults, how: first.how })
 }
 
 /// One call, which is made in several ways.
@@ -189,6 +200,7 @@ struct Call<'a> {
     op: &'a Op,
     variant: &'a str,
     inputs: &'a [Tensor],
+    output_strides: &'a [Option<Vec<usize>>],
     guard: usize,
 }
 
@@ -200,11 +212,25 @@ impl Call<'_> {
 
     fn stage_with(&self, run: u32, inputs: &[Tensor]) -> Result<Staged, BackendError> {
         let (buffers, surroundings) = (Cell::new(0), Surroundings { run });
+        let alignment = self.backend.alignment(self.op, self.variant);
         Staged::new(self.backend, self.op, inputs, |ty| {
-            let offset = surroundings.offset(&ty, buffers.replace(buffers.get() + 1));
+            let buffer = buffers.replace(buffers.get() + 1);
+            let offset = surroundings.offset(&ty, buffer, alignment);
             let poison = surroundings.poison();
-            Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) }
+            let contiguous = Layout { guard: self.guard, offset, poison, ..Layout::contiguous(ty) };
+            match self.strides(buffer) {
+                Some(strides) => Layout { strides: strides.to_vec(), ..contiguous },
+                None => contiguous,
+            }
         })
+    }
+
+    /// The strides of a buffer, inputs before outputs.
+    fn strides(&self, buffer: usize) -> Option<&[usize]> {
+        match self.inputs.get(buffer) {
+            Some(input) => Some(input.strides()),
+            None => self.output_strides.get(buffer - self.inputs.len())?.as_deref(),
+        }
     }
 
     /// Inputs of the same types that hold something else.
@@ -212,7 +238,7 @@ impl Call<'_> {
         let reversed = |tensor: &Tensor| {
             let mut codes: Vec<_> = tensor.codes().collect();
             codes.reverse();
-            Tensor::from_codes(tensor.ty().clone(), &codes)
+            Tensor::from_codes(tensor.ty().clone(), &codes)?.with_strides(tensor.strides())
         };
         Ok(self.inputs.iter().map(reversed).collect::<Result<_, _>>()?)
     }
@@ -225,7 +251,13 @@ impl Call<'_> {
     fn guarded(&self, run: u32) -> Result<Execution, BackendError> {
         let staged = self.stage(run)?;
         self.launch(&staged, Stream::default())?;
-        self.examine(&staged, self.inputs)
+        let describe = |call: Launch<'_>| self.backend.describe(call);
+        let how = if run == 0 {
+            staged.with_call(self.op, self.variant, Stream::default(), describe)?
+        } else {
+            BTreeMap::new()
+        };
+        Ok(Execution { how, ..self.examine(&staged, self.inputs)? })
     }
 
     /// The outputs, and what was done to memory.
@@ -244,9 +276,9 @@ impl Call<'_> {
         for (i, buffer) in staged.outputs.iter().enumerate() {
             let bytes = self.backend.download(buffer)?;
             faults.extend(out_of_bounds(&format!("output {i}"), buffer, &bytes)?);
-            outputs.push(buffer.layout().gather(&bytes)?);
+            outputs.push(buffer.layout().gather(&bytes)?.to_contiguous());
         }
-        Ok(Execution { outputs, faults })
+        Ok(Execution { outputs, faults, how: BTreeMap::new() })
     }
 
     /// The call on each of two streams, while the other has one with other inputs.

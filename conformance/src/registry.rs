@@ -207,6 +207,7 @@ impl Trial {
             message,
             stderr: None,
             waiver: self.waiver.as_ref().map(|waiver| format!("{} ({})", waiver.reason, waiver.link)),
+            how: BTreeMap::new(),
             elements: 0,
             millis: 0,
             replay: self.context.replay.command(self, needs),
@@ -258,6 +259,7 @@ impl Trial {
         verdict.outputs = attempt.outputs;
         verdict.memory = attempt.memory;
         verdict.message = attempt.message;
+        verdict.how = attempt.how;
         attempt.lost
     }
 }

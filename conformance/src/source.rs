@@ -8,6 +8,7 @@ use crate::load::LoadError;
 use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
+use crate::strides;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
 use std::path::Path;
@@ -40,7 +41,14 @@ pub struct Case {
 #[derive(Clone, Debug)]
 enum Input {
     Given(Tensor),
-    Generated { ty: TensorType, has_shape: bool, class: Class, lanes: usize, seed: Option<u64> },
+    Generated {
+        ty: TensorType,
+        has_shape: bool,
+        class: Class,
+        lanes: usize,
+        seed: Option<u64>,
+        strides: Option<Vec<usize>>,
+    },
 }
 
 /// A right output.
@@ -82,6 +90,8 @@ pub struct Built {
     pub inputs: Vec<Tensor>,
     /// The right outputs.
     pub expected: Vec<Expected>,
+    /// Strides of the outputs; none, or `None`, for outputs without gaps.
+    pub output_strides: Vec<Option<Vec<usize>>>,
 }
 
 impl Case {
@@ -104,6 +114,10 @@ impl Case {
         let types: Vec<_> = inputs.iter().map(Input::ty).collect();
         let outputs = (spec.op.signature(&types))
             .map_err(|error| place.error(Some(&spec.name), &[Step::Key("op".into())], &error.to_string()))?;
+        // Inputs whose class sets its own length have no shape to compare with.
+        let shaped = inputs.iter().all(Input::has_shape);
+        check_output_strides(&spec, shaped.then_some(&outputs))
+            .map_err(|(steps, why)| place.error(Some(&spec.name), &steps, &why))?;
         let against = |why: &str| place.error(Some(&spec.name), &[Step::Key("against".into())], why);
         if spec.against == Against::H200 {
             Playback::h200()
@@ -121,8 +135,6 @@ impl Case {
                 return Err(place.error(Some(&spec.name), &[Step::Key("expect".into())], &why));
             }
             Some(specs) => {
-                // Inputs whose class sets its own length have no shape to compare with.
-                let shaped = inputs.iter().all(Input::has_shape);
                 let mut expected = Vec::with_capacity(specs.len());
                 for (i, (output, ty)) in specs.iter().zip(&outputs).enumerate() {
                     let resolved = resolve_expected(
@@ -182,7 +194,9 @@ impl Case {
             })
             .collect();
         for (i, input) in self.inputs.iter().enumerate() {
-            let Input::Generated { ty, has_shape, class, lanes, seed: own_seed } = input else { continue };
+            let Input::Generated { ty, has_shape, class, lanes, seed: own_seed, strides } = input else {
+                continue;
+            };
             let request = Request {
                 class,
                 dtype: ty.dtype,
@@ -190,15 +204,13 @@ impl Case {
                 lanes: *lanes,
                 seed: own_seed.unwrap_or_else(|| seed::mix(case_seed, i as u64)),
                 op: &self.spec.op,
+                input: i,
                 others: &inputs,
             };
-            let tensor = generate(&request).map_err(|error| {
-                failed(
-                    &[Step::Key("inputs".into()), Step::Index(i), Step::Key("generate".into())],
-                    error.to_string(),
-                )
-            })?;
-            inputs[i] = Some(tensor);
+            let field = |name: &str| [Step::Key("inputs".into()), Step::Index(i), Step::Key(name.into())];
+            let tensor = generate(&request).map_err(|error| failed(&field("generate"), error.to_string()))?;
+            let tensor = strides::lay_out(tensor, strides.as_deref());
+            inputs[i] = Some(tensor.map_err(|why| failed(&field("strides"), why))?);
         }
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
@@ -207,6 +219,7 @@ impl Case {
         for ty in types.iter().chain(&outputs) {
             check_size(ty).map_err(|why| failed(&[], why))?;
         }
+        check_output_strides(&self.spec, Some(&outputs)).map_err(|(steps, why)| failed(&steps, why))?;
         for (i, (expected, ty)) in self.expected.iter().flatten().zip(&outputs).enumerate() {
             if expected.ty != *ty {
                 let why = format!("has shape {:?}, the operation gives {:?}", expected.ty.shape, ty.shape);
@@ -247,7 +260,8 @@ impl Case {
                 outputs.into_iter().map(expected).collect()
             }
         };
-        Ok(Built { inputs, expected })
+        let output_strides = self.spec.output_strides.clone().unwrap_or_default();
+        Ok(Built { inputs, expected, output_strides })
     }
 }
 
@@ -275,7 +289,7 @@ fn resolve_input(
     file: &Path,
     recordings: &mut Recordings,
 ) -> Result<Input, String> {
-    let TensorSpec { dtype, shape, bits, file: recorded, tensor, generate, seed, lanes } = spec;
+    let TensorSpec { dtype, shape, bits, file: recorded, tensor, generate, seed, lanes, strides } = spec;
     let dtype = *dtype;
     let given = match (bits, recorded, generate) {
         (Some(bits), None, None) => literal(dtype, shape.as_deref(), bits)?,
@@ -292,9 +306,16 @@ fn resolve_input(
             if !lanes.is_power_of_two() || lanes > MAX_LANES {
                 return Err(format!("lanes: {lanes} is not a power of two of at most {MAX_LANES}"));
             }
+            if let Some(own) = strides {
+                if shape.is_none() {
+                    return Err("`strides` needs `shape`".to_owned());
+                }
+                check_span(&ty, own)?;
+            }
             return Ok(Input::Generated {
                 ty,
                 has_shape: shape.is_some(),
+                strides: strides.clone(),
                 class: class.clone(),
                 lanes,
                 seed: *seed,
@@ -308,7 +329,10 @@ fn resolve_input(
     if seed.is_some() || lanes.is_some() {
         return Err("`seed` and `lanes` go with `generate`".to_owned());
     }
-    Ok(Input::Given(given))
+    if let Some(strides) = strides {
+        check_span(given.ty(), strides)?;
+    }
+    Ok(Input::Given(strides::lay_out(given, strides.as_deref())?))
 }
 
 fn resolve_expected(
@@ -414,6 +438,40 @@ fn check_product(spec: &CaseSpec) -> Result<(), String> {
     let is_exact_product = matches!(&spec.op, Op::Gemm(gemm) if gemm.accumulate.is_none());
     if spec.judge.is_of_products() && !is_exact_product {
         return Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`".to_owned());
+    }
+    Ok(())
+}
+
+/// Requires strides that an input can have, and memory for them.
+fn check_span(ty: &TensorType, strides: &[usize]) -> Result<(), String> {
+    let why = |why| format!("strides: {why}");
+    strides::check(ty, strides, true).map_err(why)?;
+    let span = ty.span(strides).unwrap_or(usize::MAX);
+    check_size(&TensorType::new(ty.dtype, [span])).map_err(why)
+}
+
+/// Requires strides that the outputs can have, as far as their shapes are known. The error
+/// comes with its field.
+fn check_output_strides(
+    spec: &CaseSpec,
+    outputs: Option<&Vec<TensorType>>,
+) -> Result<(), (Vec<Step>, String)> {
+    let (Some(all), Some(outputs)) = (&spec.output_strides, outputs) else { return Ok(()) };
+    let field = Step::Key("output_strides".into());
+    if all.len() != outputs.len() {
+        let (given, op) = (all.len(), spec.op.name());
+        let why = format!(
+            "strides of {given} outputs given, {op} gives {}; write null for one without gaps",
+            outputs.len()
+        );
+        return Err((vec![field], why));
+    }
+    for (i, (strides, ty)) in all.iter().zip(outputs).enumerate() {
+        let Some(strides) = strides else { continue };
+        let span = || check_size(&TensorType::new(ty.dtype, [ty.span(strides).unwrap_or(usize::MAX)]));
+        strides::check(ty, strides, false)
+            .and_then(|()| span())
+            .map_err(|why| (vec![field.clone(), Step::Index(i)], why))?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::memory::MemoryFault;
 use plumbline_reference::ops::Op;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How a trial ended.
@@ -94,6 +95,9 @@ pub struct Verdict {
     /// Reason and link of the waiver that covers the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiver: Option<String>,
+    /// How the backend says that it made the call: a library's algorithm, for one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub how: BTreeMap<String, String>,
     /// Elements judged, over all outputs.
     pub elements: usize,
     /// Time to build, run and judge, in milliseconds.

@@ -65,6 +65,22 @@ fn the_good_case_passes() {
 }
 
 #[test]
+fn strides() {
+    let strides = |strides, parts: &[&str]| {
+        broken("shape: [2], bits: [\"0x43", &format!("shape: [2], strides: {strides}, bits: [\"0x43"), parts);
+    };
+    strides("[0]", &["mine.yaml:5", "inputs[0]", "strides: stride 0 of dimension 0", "share places"]);
+    strides("[1, 1]", &["mine.yaml:5", "inputs[0]", "2 strides for shape [2]", "one per dimension"]);
+    strides("[4000000000]", &["mine.yaml:5", "inputs[0]", "strides: ", "more than 1 GiB"]);
+    strides("[-1]", &["mine.yaml:5", "inputs[0].strides[0]", "-1"]);
+    let outputs = |strides, parts: &[&str]| {
+        broken("    expect:", &format!("    output_strides: {strides}\n    expect:"), parts);
+    };
+    outputs("[[0]]", &["mine.yaml:6", "output_strides[0]", "outputs never repeat"]);
+    outputs("[null, [1]]", &["mine.yaml:6", "output_strides", "strides of 2 outputs given, cast gives 1"]);
+}
+
+#[test]
 fn unknown_fields() {
     broken(
         "to: e4m3fn}",

@@ -454,6 +454,11 @@ impl Backend for Cuda {
         Ok(Buffer::new(layout.clone(), Shared::new(memory)))
     }
 
+    fn alignment(&self, op: &Op, variant: &str) -> usize {
+        // An allocation's own; cuBLASLt's heuristic looks no further.
+        if ops::library(op, variant).is_some() { 256 } else { 1 }
+    }
+
     fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {
         let memory = buffer.memory::<Shared>()?;
         if memory.bytes != bytes.len() {

@@ -285,6 +285,13 @@ pub trait Backend: Send + Sync {
         Err(BackendError::NotStepwise)
     }
 
+    /// Bytes that the first element of every buffer must be aligned to, where a call does
+    /// otherwise something else or nothing: libraries choose their kernels by it.
+    fn alignment(&self, op: &Op, variant: &str) -> usize {
+        let _ = (op, variant);
+        1
+    }
+
     /// Waits for the work queued on the buffer and returns all its bytes.
     fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
         let _ = buffer;
@@ -325,6 +332,19 @@ pub trait Backend: Send + Sync {
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
         let _ = calls;
         Err(BackendError::NoGraphs)
+    }
+
+    /// The codes of some elements of each output, at row-major positions inside it, without
+    /// computing the others. `None`: the operation has to be run whole.
+    fn elements(
+        &self,
+        op: &Op,
+        variant: &str,
+        inputs: &[Tensor],
+        positions: &[Vec<usize>],
+    ) -> Result<Option<Vec<Vec<u64>>>, BackendError> {
+        let _ = (op, variant, inputs, positions);
+        Ok(None)
     }
 
     /// Computes the operation on host tensors.

@@ -230,6 +230,26 @@ impl Tensor {
         Ok(Self { ty, strides, elements, contiguous, bytes })
     }
 
+    /// The same elements under other strides. Of elements that share a place the first
+    /// counts. Gaps are filled with ones, which are NaN in most formats.
+    pub fn with_strides(&self, strides: &[usize]) -> Result<Self, TensorError> {
+        if self.contiguous && self.strides == strides {
+            return Ok(self.to_contiguous());
+        }
+        let width = self.ty.dtype.bytes();
+        let span = self.ty.span(strides).and_then(|span| span.checked_mul(width));
+        let Some(span) = span.filter(|&bytes| bytes <= MAX_BYTES) else {
+            let (ty, strides) = (self.ty.clone(), strides.to_vec());
+            return Err(TensorError::Layout { ty, strides, offset: 0, guard: 0 });
+        };
+        let mut bytes = vec![0xff; span];
+        for index in (0..self.elements).rev() {
+            let at = position(&self.ty.shape, strides, index) * width;
+            bytes[at..at + width].copy_from_slice(&self.code(index).to_le_bytes()[..width]);
+        }
+        Self::from_strided(self.ty.clone(), strides.to_vec(), bytes)
+    }
+
     /// Element type and shape.
     #[must_use]
     pub fn ty(&self) -> &TensorType {

@@ -117,7 +117,7 @@ impl Sample {
             nan: None,
             computed: true,
         });
-        Ok(Built { inputs, expected: expected.collect() })
+        Ok(Built { inputs, expected: expected.collect(), output_strides: Vec::new() })
     }
 
     /// Whether the inputs are those of the operation.

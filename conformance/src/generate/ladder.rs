@@ -146,7 +146,8 @@ impl Ladder {
         self.format.code_at(index) | if negative && has_negative { self.format.sign_bit() } else { 0 }
     }
 
-    fn index(self, code: u64) -> u64 {
+    /// The index of a finite code's magnitude.
+    pub(super) fn index(self, code: u64) -> u64 {
         (code & !self.format.sign_bit()) >> self.format.low_padding
     }
 }

@@ -5,15 +5,20 @@
 //! - `edges`: the classes that are lists of codes, each a few lines over ladders.
 //! - `scaled`: edges as they look before the operation scales them.
 //! - `positional`: classes whose element `i` is a function of seed and `i`.
+//! - `products`, `ties`: classes for sums of products, over `lines`, which tell where a sum
+//!   runs along an operand.
 //! - `layout`: how a list fills lanes and a shape.
 
 mod edges;
 mod ladder;
 mod layout;
+mod lines;
 mod positional;
+mod products;
 mod scaled;
 #[cfg(test)]
 mod tests;
+mod ties;
 
 pub(crate) use scaled::unit;
 
@@ -38,6 +43,8 @@ pub struct Request<'a> {
     pub seed: u64,
     /// The operation, for the target format and how it scales.
     pub op: &'a Op,
+    /// Which of the operation's inputs it is.
+    pub input: usize,
     /// Inputs already made (all literal and recorded ones), by position.
     pub others: &'a [Option<Tensor>],
 }
@@ -55,8 +62,8 @@ pub enum GenerateError {
 
 /// The values of a class.
 ///
-/// A class that is a list of values (every one but the random ones, `needle` and
-/// `splitmix_codes`) gives the shape `[n]`, or fills the shape asked for by starting
+/// A class that is a list of values (every one but the random ones, those for products,
+/// `needle` and `splitmix_codes`) gives the shape `[n]`, or fills the shape asked for by starting
 /// over; it never leaves values out. The same request gives the same values.
 pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
     match request.class {
@@ -75,6 +82,14 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         Class::RandomFinite => positional::random_finite(request),
         Class::Needle { bits, at } => positional::needle(request, bits, *at),
         Class::SplitmixCodes => positional::splitmix_codes(request),
+        Class::Ones => products::ones(request),
+        &Class::Integers { max } => products::integers(request, max),
+        &Class::SparseIntegers { max, per_row } => products::sparse_integers(request, max, per_row),
+        Class::WideExponents => products::wide_exponents(request),
+        &Class::Pairs { negate } => products::pairs(request, negate),
+        &Class::Ramp { ascending } => products::ramp(request, ascending),
+        Class::Specials => products::specials(request),
+        Class::Ties => ties::generate(request),
     }
 }
 
@@ -138,5 +153,13 @@ fn name(class: &Class) -> &'static str {
         Class::Needle { .. } => "needle",
         Class::ScaledEdges => "scaled_edges",
         Class::SplitmixCodes => "splitmix_codes",
+        Class::Ones => "ones",
+        Class::Integers { .. } => "integers",
+        Class::SparseIntegers { .. } => "sparse_integers",
+        Class::WideExponents => "wide_exponents",
+        Class::Pairs { .. } => "pairs",
+        Class::Ramp { .. } => "ramp",
+        Class::Specials => "specials",
+        Class::Ties => "ties",
     }
 }

@@ -68,7 +68,7 @@ const MODERATE: i32 = 8;
 
 /// A finite code from random bits, its exponent within [`MODERATE`] of that of 1 as
 /// far as the format goes.
-fn moderate(format: Format, random: u64) -> u64 {
+pub(super) fn moderate(format: Format, random: u64) -> u64 {
     let max = format.max_finite() >> format.low_padding;
     let lowest = (format.bias - MODERATE).max(0) as u64;
     let highest = ((format.bias + MODERATE) as u64).min(max >> format.fraction_bits);
@@ -80,7 +80,7 @@ fn moderate(format: Format, random: u64) -> u64 {
     format.code_at(magnitude) | if negative { format.sign_bit() } else { 0 }
 }
 
-fn shape<'a>(request: &Request<'a>) -> Result<&'a [usize], GenerateError> {
+pub(super) fn shape<'a>(request: &Request<'a>) -> Result<&'a [usize], GenerateError> {
     request.shape.ok_or_else(|| request.mismatch("does not set its own length; give the input a `shape`"))
 }
 

@@ -9,7 +9,7 @@ use crate::product::{Hints, Judged, Product, Wrong};
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
-use plumbline_reference::{DType, Tensor};
+use plumbline_reference::{DType, Tensor, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -110,9 +110,29 @@ pub struct Context<'a> {
     pub hints: Option<&'a Hints>,
 }
 
+/// What an implementation gave of an output.
+#[derive(Clone, Copy)]
+pub enum Actual<'a> {
+    /// All of it.
+    Whole(&'a Tensor),
+    /// The codes of the elements that are expected, in their order.
+    Elements(&'a [u64]),
+}
+
+impl<'a> From<&'a Tensor> for Actual<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Whole(tensor)
+    }
+}
+
 /// Judges output number `output`.
 #[must_use]
-pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &Tensor) -> OutputVerdict {
+pub fn judge<'a>(
+    context: Context<'_>,
+    output: usize,
+    expected: &Expected,
+    actual: impl Into<Actual<'a>>,
+) -> OutputVerdict {
     let mut verdict = OutputVerdict {
         output,
         criterion: expected.criterion,
@@ -128,11 +148,25 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
         explanation: None,
         guarantee: None,
     };
-    if actual.ty() != &expected.ty {
-        verdict.shape = Some(format!("output is {}, expected {}", actual.ty(), expected.ty));
+    let count = match &expected.values {
+        Values::Dense(tensor) => tensor.len(),
+        Values::Sparse { at, .. } => at.len(),
+        Values::Derived => 0,
+    };
+    let actual = actual.into();
+    verdict.shape = match actual {
+        Actual::Whole(tensor) if tensor.ty() != &expected.ty => {
+            Some(format!("output is {}, expected {}", tensor.ty(), expected.ty))
+        }
+        Actual::Elements(codes) if codes.len() != count => {
+            Some(format!("{} elements given, {count} expected", codes.len()))
+        }
+        Actual::Whole(_) | Actual::Elements(_) => None,
+    };
+    if verdict.shape.is_some() {
         return verdict;
     }
-    if let (Op::Gemm(gemm), Values::Derived) = (context.op, &expected.values) {
+    if let (Op::Gemm(gemm), Values::Derived, Actual::Whole(actual)) = (context.op, &expected.values, actual) {
         let hints = Hints::default();
         let product = Product {
             gemm,
@@ -148,15 +182,17 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
         criterion: expected.criterion,
         nan: expected.nan.unwrap_or(context.nan),
     };
-    let count = match &expected.values {
-        Values::Dense(tensor) => tensor.len(),
-        Values::Sparse { at, .. } => at.len(),
-        Values::Derived => 0,
-    };
-    let pair = |i: usize| match &expected.values {
-        Values::Dense(tensor) => (i, tensor.code(i), actual.code(i)),
-        Values::Sparse { at, values } => (at[i], values.code(i), actual.code(at[i])),
-        Values::Derived => unreachable!("there are no values to compare with"),
+    let pair = |i: usize| {
+        let (index, right) = match &expected.values {
+            Values::Dense(tensor) => (i, tensor.code(i)),
+            Values::Sparse { at, values } => (at[i], values.code(i)),
+            Values::Derived => unreachable!("there are no values to compare with"),
+        };
+        let got = match actual {
+            Actual::Whole(tensor) => tensor.code(index),
+            Actual::Elements(codes) => codes[i],
+        };
+        (index, right, got)
     };
 
     verdict.elements = count;
@@ -188,19 +224,21 @@ pub fn judge(context: Context<'_>, output: usize, expected: &Expected, actual: &
             worst = Some((severity, i));
         }
         if verdict.first.is_none() {
-            verdict.first = Some(element(context, output, expected, actual, (index, right, got)));
+            verdict.first = Some(element(context, output, expected, (index, right, got)));
         }
     }
     verdict.ok = verdict.mismatches == 0;
-    verdict.worst = worst.map(|(_, i)| element(context, output, expected, actual, pair(i)));
+    verdict.worst = worst.map(|(_, i)| element(context, output, expected, pair(i)));
     verdict
 }
 
 /// Whether the whole output has the right bits, without looking at elements.
-fn same_bytes(expected: &Expected, actual: &Tensor) -> bool {
-    match &expected.values {
-        Values::Dense(right) => right.strides() == actual.strides() && right.bytes() == actual.bytes(),
-        Values::Sparse { .. } | Values::Derived => false,
+fn same_bytes(expected: &Expected, actual: Actual<'_>) -> bool {
+    match (&expected.values, actual) {
+        (Values::Dense(right), Actual::Whole(actual)) => {
+            right.strides() == actual.strides() && right.bytes() == actual.bytes()
+        }
+        _ => false,
     }
 }
 
@@ -225,7 +263,7 @@ fn of_product(
     let described = |wrong: &Wrong| {
         let pair = (wrong.position, wrong.right, wrong.got);
         let fault = Fault::of(dtype, wrong.right, wrong.got, None);
-        described(context, verdict.output, actual, pair, fault)
+        described(context, verdict.output, actual.ty(), pair, fault)
     };
     OutputVerdict {
         ok: judged.wrong.is_empty() && judged.impossible.is_none(),
@@ -260,21 +298,20 @@ fn element(
     context: Context<'_>,
     output: usize,
     expected: &Expected,
-    actual: &Tensor,
     (index, right, got): (usize, u64, u64),
 ) -> Element {
     let fault = Fault::of(expected.ty.dtype, right, got, context.exact(expected, output, index));
-    described(context, output, actual, (index, right, got), fault)
+    described(context, output, &expected.ty, (index, right, got), fault)
 }
 
 fn described(
     context: Context<'_>,
     output: usize,
-    actual: &Tensor,
+    ty: &TensorType,
     (index, right, got): (usize, u64, u64),
     fault: Fault,
 ) -> Element {
-    let dtype = actual.dtype();
+    let dtype = ty.dtype;
     let names = context.op.input_names();
     let inputs = context.op.sources(context.inputs, output, index).into_iter().map(|(input, at)| {
         let tensor = &context.inputs[input];
@@ -283,7 +320,7 @@ fn described(
     });
     Element {
         index,
-        coordinates: coordinates(actual.shape(), index),
+        coordinates: coordinates(&ty.shape, index),
         inputs: inputs.collect(),
         expected: Scalar::new("expected".to_owned(), dtype, right),
         actual: Scalar::new("actual".to_owned(), dtype, got),

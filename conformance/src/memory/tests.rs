@@ -61,7 +61,7 @@ fn faults(vandal: fn(&Cpu, &Launch<'_>)) -> Vec<MemoryFault> {
     let x = Tensor::from_codes(TensorType::new(F32, [5]), &[0x3f80_0000, 0, 0xffff_ffff, 0xff80_0000, 1])
         .unwrap();
     let op = Op::from(Cast::new(F32, E4M3FN));
-    execute(&Vandal(vandal), &op, "parallel", &[x], Contract::default()).unwrap().faults
+    execute(&Vandal(vandal), &op, "parallel", &[x], &[], Contract::default()).unwrap().faults
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_result_that_depends_on_memory_outside_its_inputs_is_found() {
 fn an_absmax_of_nothing_writes_its_zero() {
     let op = Op::from(Absmax { from: F32, nan: AbsmaxNan::Propagate, granularity: Granularity::Tensor });
     let x = Tensor::from_codes(TensorType::new(F32, [0]), &[]).unwrap();
-    let execution = execute(&Cpu, &op, "parallel", &[x], Contract::default()).unwrap();
+    let execution = execute(&Cpu, &op, "parallel", &[x], &[], Contract::default()).unwrap();
     assert_eq!((execution.outputs[0].code(0), execution.faults), (0, vec![]));
 }
 
@@ -128,7 +128,7 @@ fn calls_are_made_at_every_alignment() {
     for (format, places) in [(E4M3FN, 16), (F16, 8), (F32, 4), (F64, 2)] {
         let ty = |elements| TensorType::new(format, [elements]);
         let width = 16 / places;
-        let offset = |elements, run, buffer| Surroundings { run }.offset(&ty(elements), buffer);
+        let offset = |elements, run, buffer| Surroundings { run }.offset(&ty(elements), buffer, 1);
         assert!((0..100).all(|elements| offset(elements, 0, 1) == 0 && offset(elements, 3, 0) == 0));
         let mut seen: Vec<_> = (0..100).map(|elements| offset(elements, 1, 0)).collect();
         seen.sort_unstable();
@@ -144,7 +144,7 @@ fn poisons_meet_alignments() {
     let ty = TensorType::new(F32, [7]);
     let met = |run| {
         let surroundings = Surroundings { run };
-        let aligned = |buffer| surroundings.offset(&ty, buffer) == 0;
+        let aligned = |buffer| surroundings.offset(&ty, buffer, 1) == 0;
         (surroundings.poison(), aligned(0), aligned(1))
     };
     let usual: Vec<_> = (0..6).map(met).collect();
@@ -179,7 +179,7 @@ fn a_maximum_that_reads_past_its_input_is_found_under_both_policies_of_nan() {
                 });
             }
         });
-        let faults = execute(&vandal, &op, "parallel", &[x], Contract::default()).unwrap().faults;
+        let faults = execute(&vandal, &op, "parallel", &[x], &[], Contract::default()).unwrap().faults;
         assert_eq!(faults, [MemoryFault::Unstable { tensor: "output 0".to_owned(), count: 1, index: 0 }]);
     }
 }
@@ -322,10 +322,57 @@ fn streams_and_replays_give_the_same_bits() {
         let x = Tensor::from_codes(TensorType::new(F32, [5]), &codes).unwrap();
         let op = Op::from(Cast::new(F32, E4M3FN));
         let backend = Streamed { second_stream, second_replay };
-        execute(&backend, &op, "parallel", &[x], Contract::default()).unwrap().faults
+        execute(&backend, &op, "parallel", &[x], &[], Contract::default()).unwrap().faults
     };
     let tensor = || "output 0".to_owned();
     assert_eq!(faults(false, false), []);
     assert_eq!(faults(true, false), [MemoryFault::Concurrent { tensor: tensor(), count: 1, index: 2 }]);
     assert_eq!(faults(false, true), [MemoryFault::Replayed { tensor: tensor(), count: 1, index: 3 }]);
+}
+
+/// A product of two batches that share a, over columns with gaps.
+fn strided() -> (Op, Vec<Tensor>, Vec<Option<Vec<usize>>>) {
+    use plumbline_reference::ops::gemm::Gemm;
+    let tensor = |shape: [usize; 3], first: u64, strides: [usize; 3]| {
+        let count: usize = shape.iter().product();
+        let codes: Vec<_> = (0..count as u64).map(|i| 0x30 + first + i % 16).collect();
+        let tensor = Tensor::from_codes(TensorType::new(E4M3FN, shape), &codes).unwrap();
+        tensor.with_strides(&strides).unwrap()
+    };
+    let a = tensor([2, 2, 3], 0, [0, 4, 1]);
+    let b = tensor([2, 3, 2], 5, [10, 1, 4]);
+    (Gemm::new(E4M3FN, E4M3FN, F32).into(), vec![a, b], vec![Some(vec![9, 1, 3])])
+}
+
+#[test]
+fn calls_on_strided_tensors_keep_the_contract() {
+    let (op, inputs, strides) = strided();
+    let right = Cpu.run(&op, "definition", &inputs).unwrap();
+    for (second_stream, second_replay, kinds) in [(false, false, 0), (true, false, 1), (false, true, 1)] {
+        let backend = Streamed { second_stream, second_replay };
+        let execution = execute(&backend, &op, "parallel", &inputs, &strides, Contract::default()).unwrap();
+        assert_eq!(execution.outputs, right);
+        assert_eq!(execution.faults.len(), kinds, "{:?}", execution.faults);
+    }
+}
+
+#[test]
+fn faults_on_strided_tensors_are_found() {
+    let (op, inputs, strides) = strided();
+    let faults = |vandal: fn(&Cpu, &Launch<'_>)| {
+        execute(&Vandal(vandal), &op, "parallel", &inputs, &strides, Contract::default()).unwrap().faults
+    };
+    assert_eq!(faults(|_, _| ()), []);
+    // The last element of both batches of a: the first that differs is named.
+    let changed = faults(|cpu, launch| edit(cpu, launch.inputs[0], |bytes, start| bytes[start + 6] ^= 1));
+    assert_eq!(changed, [MemoryFault::InputChanged { tensor: "input a".to_owned(), index: 5 }]);
+    let read_gap = faults(|cpu, launch| edit(cpu, launch.inputs[0], |bytes, start| bytes[start + 3] = 1));
+    assert_eq!(read_gap, [MemoryFault::OutOfBounds { tensor: "input a".to_owned(), offset: 3, len: 7 }]);
+    let gap = faults(|cpu, launch| edit(cpu, launch.outputs[0], |bytes, start| bytes[start + 8] = 1));
+    assert_eq!(gap, [MemoryFault::OutOfBounds { tensor: "output 0".to_owned(), offset: 8, len: 56 }]);
+    let unwritten = faults(|cpu, launch| {
+        let (poison, layout) = (launch.outputs[0].layout().poison, launch.outputs[0].layout().clone());
+        edit(cpu, launch.outputs[0], |bytes, _| bytes[layout.byte_of(5)..][..4].fill(poison));
+    });
+    assert_eq!(unwritten, [MemoryFault::Unwritten { tensor: "output 0".to_owned(), count: 1, index: 5 }]);
 }

@@ -4,7 +4,7 @@
 //! tree, and by reproducing every bit of recorded products.
 
 use plumbline_reference::accumulate::{Accumulation, Block, Reduce, Split, Sum};
-use plumbline_reference::format::{F32, Rounding, TF32};
+use plumbline_reference::format::{Rounding, TF32};
 use plumbline_reference::ops::gemm::{Compute, EpilogueOrder, Gemm, Operands};
 use std::collections::BTreeMap;
 

@@ -30,6 +30,10 @@ pub fn failure(verdict: &Verdict) -> String {
     for (i, said) in verdict.stderr.iter().flat_map(|stderr| stderr.lines()).enumerate() {
         line(if i == 0 { "stderr" } else { "" }, said);
     }
+    if !verdict.how.is_empty() {
+        let how: Vec<_> = verdict.how.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        line("how", &how.join(", "));
+    }
     for fault in &verdict.memory {
         line("memory", &fault.to_string());
     }

@@ -78,6 +78,7 @@ fn verdict(outputs: Vec<OutputVerdict>) -> Verdict {
         message: Some("why".to_owned()),
         stderr: Some("two\nlines".to_owned()),
         waiver: Some("reason (link)".to_owned()),
+        how: [("algorithm".to_owned(), "66".to_owned())].into(),
         elements: 4,
         millis: 5,
         replay: "plumbline conform".to_owned(),

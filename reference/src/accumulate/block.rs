@@ -19,9 +19,9 @@ use crate::format::{F16, F32, Format, Overflow, Policy, Rounding, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The arithmetic of one fused block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// The arithmetic of one fused block. Written as the name of a row of [`Block::NAMED`] or
+/// as its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// `L`: products of one block.
     pub products: u32,

@@ -6,6 +6,7 @@
 
 mod block;
 mod instruction;
+mod written;
 
 pub use block::{Block, BlockOutput, Term};
 pub use instruction::{Instruction, Shape};

@@ -162,7 +162,7 @@ mod tests {
 
     fn call(faulty: &Faulty, elements: usize) -> Result<Vec<MemoryFault>, BackendError> {
         let x = Tensor::from_codes(TensorType::new(F32, [elements]), &vec![0x3f80_0000; elements]).unwrap();
-        Ok(execute(faulty, &Cast::new(F32, E4M3FN).into(), VARIANT, &[x], Contract::default())?.faults)
+        Ok(execute(faulty, &Cast::new(F32, E4M3FN).into(), VARIANT, &[x], &[], Contract::default())?.faults)
     }
 
     #[test]
