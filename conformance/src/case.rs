@@ -56,6 +56,10 @@ pub struct CaseSpec {
     /// Default criterion of the outputs.
     #[serde(default)]
     pub judge: Criterion,
+    /// For backends on a device only: on a processor the case would take long and find nothing
+    /// that smaller ones do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub device_only: bool,
     /// The smallest profile that runs the case.
     #[serde(default)]
     pub profile: Profile,

@@ -90,6 +90,13 @@ impl Registry {
                 let backend = subject.backend.name();
                 let device = subject.backend.device();
                 let variants = match subject.backend.supports(&case.spec.op) {
+                    Ok(()) if case.spec.device_only && subject.devices.is_empty() => {
+                        if wanted {
+                            let reasons = left_out.unsupported.entry(backend.to_owned()).or_default();
+                            *reasons.entry("is for devices alone".to_owned()).or_default() += 1;
+                        }
+                        continue;
+                    }
                     Ok(()) => subject.backend.variants(&case.spec.op),
                     Err(_) if !wanted => continue,
                     Err(Unsupported(why)) => {
