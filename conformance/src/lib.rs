@@ -19,6 +19,7 @@ pub mod load;
 mod locate;
 pub mod memory;
 mod recording;
+pub mod probe;
 pub mod registry;
 mod replay;
 pub mod report;

@@ -1,0 +1,191 @@
+//! Masked inputs: `+BIG` at i, `-BIG` at j, units elsewhere.
+//!
+//! From where the first of the two is added to where they cancel, the sum is so large that
+//! units vanish in it. The output counts the others: those added after i and j have met.
+//! Source: FPRev, arXiv:2411.00442.
+
+use super::ProbeError;
+use super::target::{Extents, Target, exponents, nearest, power};
+use plumbline_reference::format::{F16, Format};
+
+/// A sum of up to as many units as a stretch holds is below `2^-ABSORBED` of `BIG`: f32, and
+/// aligned sums of up to 26 fraction bits, lose it.
+const ABSORBED: i32 = 26;
+
+/// What stands at a k.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Zero,
+    Unit,
+    Big { negative: bool },
+}
+
+/// Which operand holds the marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Rows of a; b is all ones.
+    Rows,
+    /// Columns of b; a is all ones.
+    Columns,
+    /// Both, so that magnitudes multiply: every mask has a row and a column.
+    Both,
+}
+
+/// The masks that suit formats and extents.
+pub(super) struct Masks<'a> {
+    target: &'a Target<'a>,
+    side: Side,
+    /// Exponents of BIG and the unit in a and b.
+    big: [i32; 2],
+    unit: [i32; 2],
+    /// So many products have units at once, the others are zero.
+    stretch: usize,
+}
+
+/// A mask: where BIG and -BIG are, and the first k with a unit.
+type Mask = (Option<(usize, usize)>, usize);
+
+impl<'a> Masks<'a> {
+    /// The masks that need the fewest calls. Magnitudes stay in the range of f16, which an
+    /// accumulator may be.
+    pub(super) fn new(target: &'a Target<'a>) -> Result<Self, ProbeError> {
+        let Extents { m, n, k } = target.extents();
+        let ranges = target.factors().map(range);
+        let (high, low) = range(F16);
+        // The largest number of units that the output tells from its neighbours.
+        let counted = 1 << (target.gemm().out.fraction_bits + 1).min(20);
+        let choice = |side: Side| {
+            let [a, b] = match side {
+                Side::Rows => [ranges[0], (0, 0)],
+                Side::Columns => [(0, 0), ranges[1]],
+                Side::Both => ranges,
+            };
+            // Both factors take their share of what f16 holds.
+            let share = |a: i32, b: i32, limit: i32| {
+                let sum = if limit > 0 { limit.min(a + b) } else { limit.max(a + b) };
+                let first = if limit > 0 { a.min(sum - sum / 2) } else { a.max(sum - sum / 2) };
+                let first = if limit > 0 { first.max(sum - b) } else { first.min(sum - b) };
+                [first, sum - first]
+            };
+            let (big, unit) = (share(a.0, b.0, high), share(a.1, b.1, low));
+            let room = (big[0] + big[1]) - (unit[0] + unit[1]) - ABSORBED;
+            let stretch = if room < 0 { 0 } else { (1usize << room.min(20)).min(counted).min(k) };
+            Self { target, side, big, unit, stretch }
+        };
+        let at_once = |masks: &Self| {
+            let masks_of_a_call = match masks.side {
+                Side::Rows => m,
+                Side::Columns => n,
+                Side::Both => m.min(n),
+            };
+            masks_of_a_call * masks.stretch
+        };
+        let all = [Side::Rows, Side::Columns, Side::Both].map(choice);
+        let best = all.into_iter().rev().max_by_key(at_once);
+        best.filter(|masks| masks.stretch > 0).ok_or_else(|| {
+            let [a, b] = target.factors();
+            ProbeError::Operation(format!("no value of {a} times one of {b} is lost beside another"))
+        })
+    }
+
+    /// Requires that every unit counts once where nothing is masked.
+    pub(super) fn check(&self) -> Result<(), ProbeError> {
+        let k = self.target.extents().k;
+        let starts: Vec<_> = (0..k).step_by(self.stretch).map(|start| (None, start)).collect();
+        let counts = self.counts(&starts)?;
+        let counted = counts.iter().sum();
+        if counted == k { Ok(()) } else { Err(ProbeError::Count { counted, of: k }) }
+    }
+
+    /// For each pair, how many products the smallest sum has that i and j are both part of.
+    pub(super) fn meetings(&self, pairs: &[(usize, usize)]) -> Result<Vec<usize>, ProbeError> {
+        let k = self.target.extents().k;
+        let stretches = k.div_ceil(self.stretch);
+        let masks: Vec<_> = pairs
+            .iter()
+            .flat_map(|&pair| (0..stretches).map(move |i| (Some(pair), i)))
+            .map(|(pair, i)| (pair, i * self.stretch))
+            .collect();
+        let counts = self.counts(&masks)?;
+        Ok(counts.chunks(stretches).map(|counts| k - counts.iter().sum::<usize>()).collect())
+    }
+
+    fn mark(&self, mask: Mask, k: usize) -> Mark {
+        match mask {
+            (Some((i, _)), _) if i == k => Mark::Big { negative: false },
+            (Some((_, j)), _) if j == k => Mark::Big { negative: true },
+            (_, start) if (start..start + self.stretch).contains(&k) => Mark::Unit,
+            _ => Mark::Zero,
+        }
+    }
+
+    /// The factor of an operand for a mark. Signs and zeros stand in one operand only.
+    fn factor(&self, operand: usize, mark: Mark) -> f64 {
+        let is_second = operand == 1 && self.side == Side::Both;
+        match mark {
+            Mark::Zero if is_second => power(self.unit[operand]),
+            Mark::Zero => 0.0,
+            Mark::Unit => power(self.unit[operand]),
+            Mark::Big { negative } if negative && !is_second => -power(self.big[operand]),
+            Mark::Big { .. } => power(self.big[operand]),
+        }
+    }
+
+    /// The units that count under each mask.
+    fn counts(&self, masks: &[Mask]) -> Result<Vec<usize>, ProbeError> {
+        let Extents { m, n, .. } = self.target.extents();
+        let at_once = match self.side {
+            Side::Rows => m,
+            Side::Columns => n,
+            Side::Both => m.min(n),
+        };
+        let gemm = self.target.gemm();
+        let mut counts = Vec::with_capacity(masks.len());
+        for masks in masks.chunks(at_once) {
+            let code = |operand: usize, format: Format, index: usize, k: usize| {
+                let is_constant = self.side == [Side::Columns, Side::Rows][operand];
+                let value = match masks.get(index) {
+                    _ if is_constant => 1.0,
+                    Some(&mask) => self.factor(operand, self.mark(mask, k)),
+                    None => 0.0,
+                };
+                nearest(format, value)
+            };
+            let inputs =
+                self.target.inputs(|m, k| code(0, gemm.a, m, k), |k, n| code(1, gemm.b, n, k), |_, _| 0.0)?;
+            let y = self.target.run(&inputs)?;
+            for i in 0..masks.len() {
+                let (row, column) = match self.side {
+                    Side::Rows => (i, 0),
+                    Side::Columns => (0, i),
+                    Side::Both => (i, i),
+                };
+                let at = |row: usize, column: usize| gemm.out.to_f64(y.code(row * n + column));
+                let value = at(row, column);
+                // Outputs of the same row and column must have the same order.
+                let same = match self.side {
+                    Side::Rows => (0..n).find(|&column| !(at(row, column) == value)),
+                    Side::Columns => (0..m).find(|&row| !(at(row, column) == value)),
+                    Side::Both => None,
+                };
+                if let Some(other) = same.filter(|_| !value.is_nan()) {
+                    return Err(ProbeError::Uneven { pair: masks[i].0, other });
+                }
+                counts.push(self.count(masks[i], value)?);
+            }
+        }
+        Ok(counts)
+    }
+
+    fn count(&self, mask: Mask, value: f64) -> Result<usize, ProbeError> {
+        let count = value / power(self.unit[0] + self.unit[1]);
+        let is_count = (0.0..=self.stretch as f64).contains(&count) && count.fract() == 0.0;
+        if is_count { Ok(count as usize) } else { Err(ProbeError::NotACount { pair: mask.0, count }) }
+    }
+}
+
+/// The largest and the least exponent of a factor; of wide formats no more than needed.
+fn range(format: Format) -> (i32, i32) {
+    let (high, _, low) = exponents(format);
+    (high.min(30), low.max(-30))
+}

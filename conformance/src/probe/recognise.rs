@@ -1,0 +1,113 @@
+//! Trees by name: the orders of accumulation that have a given tree.
+
+use super::tree::{Key, Tree};
+use plumbline_reference::accumulate::{Accumulation, Block, Reduce, Split, Sum};
+use plumbline_reference::format::F32;
+
+/// Chunks of up to so many products are called promotion, longer ones split-K. At one K the
+/// two are the same order.
+const PROMOTION: usize = 128;
+
+/// Every order of accumulation with that tree that is worth a name, the plainest first.
+/// Blocks are of the kind given.
+#[must_use]
+pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
+    let len = tree.leaves();
+    let blocks =
+        block.into_iter().flat_map(|block| [Accumulation::Chain(block), Accumulation::HalvesThenAdd(block)]);
+    let plain: Vec<_> = [Accumulation::Fma, Accumulation::MultiplyAdd, Accumulation::Pairwise]
+        .into_iter()
+        .chain(blocks)
+        .filter(|accumulation| Tree::of(accumulation, len) == *tree)
+        .collect();
+    if !plain.is_empty() {
+        return plain;
+    }
+    let sums = tree.sums();
+    let mut found = Vec::new();
+    for (first, products) in tree.parts_of_first() {
+        for split in splits(&products, len) {
+            let parts = split.of(len);
+            let is_whole = |part: &Vec<usize>| part.is_empty() || sums.contains(&Key::of(part));
+            if !parts.iter().all(is_whole) {
+                continue;
+            }
+            for each in recognise(&tree.part(first), block) {
+                let reduces = [Reduce::Ascending, Reduce::Neighbours, Reduce::Halves, Reduce::Descending];
+                let of = |reduce| {
+                    Accumulation::Sum(Box::new(Sum { split, each: each.clone(), reduce, partials: F32 }))
+                };
+                found.extend(reduces.map(of).into_iter().find(|sum| Tree::of(sum, len) == *tree));
+            }
+        }
+    }
+    // Stable: among equally deep ones, those of short parts stay first.
+    found.sort_by_key(depth);
+    found
+}
+
+fn depth(accumulation: &Accumulation) -> usize {
+    match accumulation {
+        Accumulation::Sum(sum) => 1 + depth(&sum.each),
+        _ => 0,
+    }
+}
+
+/// The split of `len` products whose first part these are.
+fn splits(first: &[usize], len: usize) -> Option<Split> {
+    let gap = first.windows(2).position(|pair| pair[1] != pair[0] + 1);
+    let Some(gap) = gap else {
+        let chunk = first.len();
+        if chunk <= PROMOTION {
+            return Some(Split::Every(chunk));
+        }
+        let parts = len.div_ceil(chunk);
+        let fits = |&granule: &usize| len.div_ceil(granule).div_ceil(parts) * granule == chunk;
+        let granule = [64, 128, 32, 16, 8].into_iter().find(fits).unwrap_or(chunk);
+        return Some(Split::Contiguous { parts, granule });
+    };
+    let run = gap + 1;
+    let period = first[run];
+    let split = Split::Interleaved { parts: period / run, run };
+    let same = period % run == 0 && (0..len).filter(|&k| split.part(k, len) == 0).eq(first.iter().copied());
+    same.then_some(split)
+}
+
+/// What an order does, in words.
+#[must_use]
+pub fn describe(accumulation: &Accumulation, len: usize) -> String {
+    let block = |block: &Block| {
+        let named = Block::NAMED.iter().find(|(_, named)| named == block);
+        let name = named.map_or(String::new(), |(name, _)| format!(" ({name})"));
+        format!("{} products{name}", block.products)
+    };
+    match accumulation {
+        Accumulation::Fma => "one ascending chain of fused multiply-adds".to_owned(),
+        Accumulation::MultiplyAdd => "one ascending chain of rounded products".to_owned(),
+        Accumulation::Pairwise => "halves of halves (pairwise)".to_owned(),
+        Accumulation::Chain(own) => format!("one chain of blocks of {}", block(own)),
+        Accumulation::HalvesThenAdd(own) => {
+            format!("two chained blocks of {} for every 32 products, each pair added in f32", block(own))
+        }
+        Accumulation::Sum(sum) => {
+            let lengths: Vec<_> = sum.split.of(len).iter().map(Vec::len).filter(|&len| len > 0).collect();
+            let first = lengths.first().copied().unwrap_or(0);
+            let split = match sum.split {
+                Split::Contiguous { .. } => format!("{} contiguous parts of {first}", lengths.len()),
+                Split::Every(n) => {
+                    format!("a fresh sum every {n} ({} contiguous parts)", len.div_ceil(n))
+                }
+                Split::Interleaved { parts, run } => format!("k dealt in runs of {run} to {parts} lanes"),
+            };
+            let reduce = match sum.reduce {
+                Reduce::Ascending => "ascending",
+                Reduce::Descending => "descending",
+                Reduce::Neighbours => "as neighbours",
+                Reduce::Halves => "by halves",
+            };
+            let partials =
+                if sum.partials == F32 { String::new() } else { format!(" in {}", sum.partials) };
+            format!("{split}, each {}, added {reduce}{partials}", describe(&sum.each, first))
+        }
+    }
+}
