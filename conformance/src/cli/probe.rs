@@ -22,8 +22,10 @@ pub struct ProbeArgs {
 #[derive(Debug, Subcommand)]
 enum Of {
     /// A matrix product: the tree of its sums, its blocks, and the order of accumulation with its bits
-    #[command(after_help = "Exit codes: 0 an order of accumulation gives the backend's bits, 1 none of those \
-                            known does, 2 a usage or environment error.")]
+    #[command(
+        after_help = "Exit codes: 0 an order of accumulation gives the backend's bits, 1 none of those \
+                            known does, 2 a usage or environment error."
+    )]
     Gemm(GemmArgs),
 }
 
@@ -65,7 +67,8 @@ enum Probed {
 }
 
 fn parse_op(text: &str) -> Result<Gemm, String> {
-    let value: serde_json::Value = serde_yaml::from_str(text).map_err(|error| format!("not YAML: {error}"))?;
+    let value: serde_json::Value =
+        serde_yaml::from_str(text).map_err(|error| format!("not YAML: {error}"))?;
     serde_path_to_error::deserialize(value).map_err(|error| format!("{}: {}", error.path(), error.inner()))
 }
 
@@ -114,5 +117,21 @@ fn op(args: &GemmArgs) -> anyhow::Result<Gemm> {
              choose --backend cuda"
         )),
         (Some(op), _) => Ok(op.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_yaml_or_json() {
+        let yaml = parse_op("{a: f16, b: f16, out: f32, accumulate: fma}").unwrap();
+        assert_eq!(yaml.accumulate, Some(Accumulation::Fma));
+        assert_eq!(parse_op(r#"{"a": "f16", "b": "f16", "out": "f32", "accumulate": "fma"}"#), Ok(yaml));
+        let error = |text| parse_op(text).unwrap_err();
+        assert!(error("{a: f17, b: f16, out: f32}").starts_with("a: unknown"), "{}", error("{a: f17}"));
+        assert!(error("{a: ").starts_with("not YAML"));
+        assert!(error("{a: f16, b: f16, out: f32, accumulate: up}").starts_with("accumulate"));
     }
 }

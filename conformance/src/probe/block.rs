@@ -7,6 +7,7 @@
 
 use super::ProbeError;
 use super::target::{Dot, Target, exponents, nearest, power};
+use super::tree::Blocks;
 use plumbline_reference::accumulate::{Block, BlockOutput};
 use plumbline_reference::format::{F16, F32, Format};
 use serde::Serialize;
@@ -35,8 +36,7 @@ pub struct BlockFindings {
 /// The positions that questions use.
 struct Asker<'a> {
     target: &'a Target<'a>,
-    /// The first block's products, and those of the next one.
-    slots: [Vec<usize>; 2],
+    blocks: &'a Blocks,
     formats: [Format; 2],
     /// Exponent of the large terms.
     large: i32,
@@ -45,6 +45,13 @@ struct Asker<'a> {
 
 /// Products to be placed in one block.
 type Terms = Vec<(f64, f64)>;
+
+/// Places terms at products of blocks; `None` where there are too few.
+fn place(blocks: &[(&[(f64, f64)], &[usize])]) -> Option<Dot> {
+    let fits = blocks.iter().all(|(terms, slots)| terms.len() <= slots.len());
+    let placed = blocks.iter().flat_map(|(terms, slots)| terms.iter().zip(*slots));
+    fits.then(|| Dot { terms: placed.map(|(&(a, b), &k)| (k, a, b)).collect(), c: 0.0 })
+}
 
 /// How the sum of a block is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,15 +63,14 @@ struct Kept {
 /// The widest alignment that is looked for.
 const WIDEST: i32 = 40;
 
-/// Asks about the block whose products stand at the first slots, on top of which the second
-/// ones are added.
-pub(super) fn ask(target: &Target<'_>, slots: [Vec<usize>; 2]) -> Result<BlockFindings, ProbeError> {
+/// Asks about the blocks of a chain.
+pub(super) fn ask(target: &Target<'_>, blocks: &Blocks) -> Result<BlockFindings, ProbeError> {
     let formats = target.factors();
     let highest = formats.map(|format| exponents(format).0);
     let room = if target.gemm().out == F16 { 12 } else { 60 };
     let large = (highest[0] + highest[1] - 1).min(room);
-    let products = slots[0].len();
-    let mut asker = Asker { target, slots, formats, large, answers: Vec::new() };
+    let products = blocks.first.len();
+    let mut asker = Asker { target, blocks, formats, large, answers: Vec::new() };
     let is_whole = products == target.extents().k;
     let shown = if is_whole { format!("at least {products}") } else { products.to_string() };
     asker.note("products of a block (L)", shown);
@@ -136,16 +142,9 @@ impl Asker<'_> {
         (holds(self.formats[0], term.0) && holds(self.formats[1], term.1)).then_some(term)
     }
 
-    /// Places the terms of the first and of the next block.
-    fn dot(&self, terms: &[Terms]) -> Option<Dot> {
-        let mut dot = Dot::default();
-        for (terms, slots) in terms.iter().zip(&self.slots) {
-            if terms.len() > slots.len() {
-                return None;
-            }
-            dot.terms.extend(terms.iter().zip(slots).map(|(&(a, b), &k)| (k, a, b)));
-        }
-        Some(dot)
+    /// Places terms in the first block.
+    fn dot(&self, terms: &[(f64, f64)]) -> Option<Dot> {
+        place(&[(terms, &self.blocks.first)])
     }
 
     /// Asks a question of which each hypothesis expects other outputs; that of the answer.
@@ -172,7 +171,7 @@ impl Asker<'_> {
         let e = self.large;
         let dots = (1..=WIDEST).map_while(|f| {
             let terms = self.powers(&[(1.0, e), (-1.0, e), (1.0, e - f)])?;
-            self.shows(e - f).then(|| self.dot(&[terms])).flatten()
+            self.shows(e - f).then(|| self.dot(&terms)).flatten()
         });
         let dots: Vec<_> = dots.collect();
         let values = self.target.dots(&dots)?;
@@ -195,7 +194,7 @@ impl Asker<'_> {
         let last = power(e - bits);
         let dots = [1.5, -1.5]
             .iter()
-            .map(|&small| self.dot(&[self.powers(&[(1.0, e), (-1.0, e), (small, e - bits - 1)])?]))
+            .map(|&small| self.dot(&self.powers(&[(1.0, e), (-1.0, e), (small, e - bits - 1)])?))
             .collect();
         let dots = if self.shows(e - bits) { dots } else { None };
         self.question(
@@ -217,7 +216,7 @@ impl Asker<'_> {
         let last = power(e - bits);
         let dot = self.powers(&[(1.0, e - bits)]).and_then(|small| {
             let terms = [self.term(1.5, 1.5, e)?, self.term(-1.5, 1.5, e)?, small[0]];
-            self.dot(&[terms.to_vec()]).filter(|_| self.shows(e - bits))
+            self.dot(&terms).filter(|_| self.shows(e - bits))
         });
         let own = "the sum of its factors' exponents (not renormalised)";
         self.question(
@@ -232,8 +231,8 @@ impl Asker<'_> {
         let pushed = normal + high - bits - 1;
         let pair = |others: &[(f64, f64)]| {
             let small = self.powers(&[(1.0, pushed), (1.0, pushed)])?;
-            let terms = others.iter().copied().chain(small).collect();
-            Some(vec![self.dot(&[terms]).filter(|_| self.shows(pushed + 1))?])
+            let terms: Vec<_> = others.iter().copied().chain(small).collect();
+            Some(vec![self.dot(&terms).filter(|_| self.shows(pushed + 1))?])
         };
         let small = (power(least), power(high));
         let subnormal = pair(&[small, (-small.0, small.1)]);
@@ -259,8 +258,9 @@ impl Asker<'_> {
     }
 
     /// How the block's sum is encoded. The large terms sum to 4.5 * 2^e, which makes two
-    /// more bits of alignment visible. They are taken away again in the next block, unless
-    /// the output itself is an f32.
+    /// more bits of alignment visible. They are taken away again in the next block; if the
+    /// output is an f32, it shows the sum itself, that of the last block, as a further one
+    /// would align it once more.
     fn kept(&mut self, bits: i32) -> Result<Option<Kept>, ProbeError> {
         let question = "the sum of a block";
         let e = self.large - 2;
@@ -270,8 +270,11 @@ impl Asker<'_> {
         };
         let with = |sign: f64, small: &[i32]| -> Option<Dot> {
             let small: Vec<_> = small.iter().map(|&q| (sign, e + 2 - q)).collect();
-            let first = base(sign)?.into_iter().chain(self.powers(&small)?).collect();
-            if direct { self.dot(&[first]) } else { self.dot(&[first, base(-sign)?]) }
+            let terms: Vec<_> = base(sign)?.into_iter().chain(self.powers(&small)?).collect();
+            if direct {
+                return place(&[(&terms, &self.blocks.last)]);
+            }
+            place(&[(&terms, &self.blocks.first), (&base(-sign)?, self.blocks.next.as_ref()?)])
         };
         let over = |value: f64, sign: f64| if direct { value - sign * 4.5 * power(e) } else { value };
         let reach = bits + 2;
@@ -332,7 +335,7 @@ impl Asker<'_> {
                 let small = self.powers(&[(1.0, last)])?[0];
                 [body].into_iter().chain(std::iter::repeat_n(small, copies)).collect()
             };
-            self.dot(&[terms])
+            self.dot(&terms)
         });
         let dots: Vec<_> = if holds_accumulator { dots.collect() } else { vec![] };
         let values = self.target.dots(&dots)?;
@@ -356,10 +359,10 @@ impl Asker<'_> {
         if !gemm.reads_c() || gemm.beta.0 != 1.0 || gemm.out != F32 {
             return Ok(());
         }
-        let copies = self.slots[0].len().min(8);
+        let copies = self.blocks.first.len().min(8);
         let small = vec![(1.0, -bits - 1); copies];
         let late = 1.0 + copies as f64 * power(-bits - 1);
-        let dot = self.powers(&small).and_then(|terms| self.dot(&[terms]));
+        let dot = self.powers(&small).and_then(|terms| self.dot(&terms));
         let dot = dot.filter(|_| f64::from(late as f32) == late && late > 1.0);
         self.question(
             "c",

@@ -117,7 +117,7 @@ pub fn find(target: &Target<'_>) -> Result<Findings, ProbeError> {
     let masks = Masks::new(target)?;
     masks.check()?;
     let tree = find::tree(&masks, k)?;
-    let block = tree.blocks().map(|slots| block::ask(target, slots)).transpose()?;
+    let block = tree.blocks().map(|blocks| block::ask(target, &blocks)).transpose()?;
     let orders = recognise(&tree, block.as_ref().and_then(|found| found.block));
     let fits = verify::verify(target, orders)?;
     Ok(Findings {

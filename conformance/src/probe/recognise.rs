@@ -13,6 +13,10 @@ const PROMOTION: usize = 128;
 #[must_use]
 pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
     let len = tree.leaves();
+    if len < 2 {
+        // A product by itself.
+        return vec![Accumulation::MultiplyAdd];
+    }
     let blocks =
         block.into_iter().flat_map(|block| [Accumulation::Chain(block), Accumulation::HalvesThenAdd(block)]);
     let plain: Vec<_> = [Accumulation::Fma, Accumulation::MultiplyAdd, Accumulation::Pairwise]
@@ -26,19 +30,17 @@ pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
     let sums = tree.sums();
     let mut found = Vec::new();
     for (first, products) in tree.parts_of_first() {
-        for split in splits(&products, len) {
-            let parts = split.of(len);
-            let is_whole = |part: &Vec<usize>| part.is_empty() || sums.contains(&Key::of(part));
-            if !parts.iter().all(is_whole) {
-                continue;
-            }
-            for each in recognise(&tree.part(first), block) {
-                let reduces = [Reduce::Ascending, Reduce::Neighbours, Reduce::Halves, Reduce::Descending];
-                let of = |reduce| {
-                    Accumulation::Sum(Box::new(Sum { split, each: each.clone(), reduce, partials: F32 }))
-                };
-                found.extend(reduces.map(of).into_iter().find(|sum| Tree::of(sum, len) == *tree));
-            }
+        let Some(split) = split(&products, len) else { continue };
+        let is_whole = |part: &Vec<usize>| part.is_empty() || sums.contains(&Key::of(part));
+        if !split.of(len).iter().all(is_whole) {
+            continue;
+        }
+        for each in recognise(&tree.part(first), block) {
+            let reduces = [Reduce::Ascending, Reduce::Neighbours, Reduce::Halves, Reduce::Descending];
+            let of = |reduce| {
+                Accumulation::Sum(Box::new(Sum { split, each: each.clone(), reduce, partials: F32 }))
+            };
+            found.extend(reduces.map(of).into_iter().find(|sum| Tree::of(sum, len) == *tree));
         }
     }
     // Stable: among equally deep ones, those of short parts stay first.
@@ -54,7 +56,7 @@ fn depth(accumulation: &Accumulation) -> usize {
 }
 
 /// The split of `len` products whose first part these are.
-fn splits(first: &[usize], len: usize) -> Option<Split> {
+fn split(first: &[usize], len: usize) -> Option<Split> {
     let gap = first.windows(2).position(|pair| pair[1] != pair[0] + 1);
     let Some(gap) = gap else {
         let chunk = first.len();
@@ -83,6 +85,7 @@ pub fn describe(accumulation: &Accumulation, len: usize) -> String {
     };
     match accumulation {
         Accumulation::Fma => "one ascending chain of fused multiply-adds".to_owned(),
+        Accumulation::MultiplyAdd if len == 1 => "a rounded product".to_owned(),
         Accumulation::MultiplyAdd => "one ascending chain of rounded products".to_owned(),
         Accumulation::Pairwise => "halves of halves (pairwise)".to_owned(),
         Accumulation::Chain(own) => format!("one chain of blocks of {}", block(own)),
@@ -94,6 +97,7 @@ pub fn describe(accumulation: &Accumulation, len: usize) -> String {
             let first = lengths.first().copied().unwrap_or(0);
             let split = match sum.split {
                 Split::Contiguous { .. } => format!("{} contiguous parts of {first}", lengths.len()),
+                Split::Every(1) => "every product by itself".to_owned(),
                 Split::Every(n) => {
                     format!("a fresh sum every {n} ({} contiguous parts)", len.div_ceil(n))
                 }
@@ -105,8 +109,7 @@ pub fn describe(accumulation: &Accumulation, len: usize) -> String {
                 Reduce::Neighbours => "as neighbours",
                 Reduce::Halves => "by halves",
             };
-            let partials =
-                if sum.partials == F32 { String::new() } else { format!(" in {}", sum.partials) };
+            let partials = if sum.partials == F32 { String::new() } else { format!(" in {}", sum.partials) };
             format!("{split}, each {}, added {reduce}{partials}", describe(&sum.each, first))
         }
     }

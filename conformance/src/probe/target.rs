@@ -158,10 +158,10 @@ impl<'a> Target<'a> {
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Tensor, BackendError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let outputs = self.backend.run(&self.gemm.clone().into(), self.variant, inputs)?;
-        outputs.into_iter().next().ok_or_else(|| BackendError::Failed {
-            call: self.name(),
-            why: "gave no output".to_owned(),
-        })
+        outputs
+            .into_iter()
+            .next()
+            .ok_or_else(|| BackendError::Failed { call: self.name(), why: "gave no output".to_owned() })
     }
 
     /// The value of every dot product: each has a row of a and a column of b of its own.

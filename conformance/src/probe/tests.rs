@@ -1,10 +1,11 @@
 //! The reference's own orders must be found again.
 
-use super::{Extents, Findings, Target, Tree, find};
-use plumbline_reference::Cpu;
-use plumbline_reference::accumulate::{Accumulation, Block, BlockOutput, Reduce, Split, Sum};
-use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format, TF32};
-use plumbline_reference::ops::Gemm;
+use super::{Extents, Findings, ProbeError, Target, Tree, find};
+use crate::adapter::Closure;
+use plumbline_reference::accumulate::{Accumulation, Block, BlockOutput, Reduce, Split, Sum, Term};
+use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format, Rounding, TF32};
+use plumbline_reference::ops::{Bits32, Compute, Gemm, Operands, Operation as _};
+use plumbline_reference::{Backend, BackendError, Cpu, Path, Tensor, TensorType};
 
 fn probe(formats: [Format; 3], accumulate: &Accumulation, k: usize) -> Findings {
     let [a, b, out] = formats;
@@ -122,10 +123,121 @@ fn sums_of_chains_are_found() {
     let chain = Accumulation::Chain(Block::HOPPER);
     let halves = [F16, F16, F32];
     for (parts, k) in [(2, 384), (3, 500), (3, 520)] {
-        assert_found(halves, &sum(Split::Contiguous { parts, granule: 64 }, chain.clone(), Reduce::Ascending), k);
+        assert_found(
+            halves,
+            &sum(Split::Contiguous { parts, granule: 64 }, chain.clone(), Reduce::Ascending),
+            k,
+        );
     }
     let fp8 = [E4M3FN, E4M3FN, F32];
     let promoted = sum(Split::Every(128), Accumulation::Chain(Block::HOPPER_FP8), Reduce::Ascending);
     assert_found(fp8, &promoted, 300);
     assert_found(fp8, &Accumulation::HalvesThenAdd(Block::HOPPER), 150);
+}
+
+#[test]
+fn the_conversion_to_tf32_is_found() {
+    let nearest = Operands { to: TF32, rounding: Rounding::NearestEven };
+    let accumulate = Accumulation::Chain(Block::HOPPER_TF32);
+    let gemm = Gemm { compute: Compute::Tf32, ..Gemm::new(F32, F32, F32) };
+    let own = gemm.accumulated(Some(nearest), accumulate.clone());
+    // As a backend gives it that is asked only for a product in TF32.
+    let backend = Closure::new("tf32", gemm.clone(), move |inputs| Ok(own.evaluate(inputs, Path::Parallel)?));
+    let found = find(&Target::new(&backend, "closure", gemm, SMALL).unwrap()).unwrap();
+    let best = &found.fits[0];
+    assert!(
+        best.is_whole() && best.operands == Some(nearest) && best.accumulate == accumulate,
+        "{}",
+        found.text()
+    );
+    assert!(!found.fits[1].is_whole(), "{}", found.text());
+}
+
+const SMALL: Extents = Extents { m: 32, n: 4, k: 48 };
+
+/// A chain that begins with c, as the instruction does it.
+#[test]
+fn whether_c_is_fused_is_found() {
+    let plain = Gemm { c: Some(F32), beta: Bits32(1.0), ..Gemm::new(F16, F16, F32) };
+    let fused = Closure::new("fused", plain.clone(), |inputs| {
+        let Extents { n, k, .. } = SMALL;
+        let term = |input: usize, i: usize| Term::of(F16, inputs[input].code(i));
+        let y = Tensor::from_fn(inputs[2].ty().clone(), Path::Parallel, |i| {
+            let terms: Vec<_> = (0..k).map(|k_| (term(0, i / n * k + k_), term(1, k_ * n + i % n))).collect();
+            terms.chunks(16).fold(inputs[2].code(i), |c, terms| Block::HOPPER.fuse(terms.iter().copied(), c))
+        });
+        Ok(vec![y?])
+    });
+    let late = plain.accumulated(None, Accumulation::Chain(Block::HOPPER));
+    let answer = |found: &Findings| {
+        let answers = &found.block.as_ref().unwrap().answers;
+        answers.iter().find(|answer| answer.question == "c").unwrap().answer.clone()
+    };
+    let of_fused = find(&Target::new(&fused, "closure", plain, SMALL).unwrap()).unwrap();
+    let of_late = find(&Target::new(&Cpu, "parallel", late, SMALL).unwrap()).unwrap();
+    assert_eq!(
+        [answer(&of_fused), answer(&of_late)],
+        ["is a term of the first block", "is added to the sum"]
+    );
+    assert!(of_fused.explained().next().is_some() && of_late.explained().next().is_some());
+}
+
+/// Orders without a name are shown as a tree; none is claimed.
+#[test]
+fn an_order_without_a_name_is_shown_as_its_tree() {
+    let gemm = Gemm::new(F32, F32, F32);
+    // From the sixth product on, then the first five.
+    let turned = Closure::new("turned", gemm.clone(), |inputs| {
+        let Extents { m, n, k } = SMALL;
+        let value = |input: usize, i: usize| f32::from_bits(inputs[input].code(i) as u32);
+        let y = Tensor::from_fn(TensorType::new(F32, [m, n]), Path::Parallel, |i| {
+            let products = (5..k).chain(0..5).map(|k_| value(0, i / n * k + k_) * value(1, k_ * n + i % n));
+            products.reduce(|sum, product| sum + product).unwrap().to_bits().into()
+        });
+        Ok(vec![y?])
+    });
+    let found = find(&Target::new(&turned, "closure", gemm, SMALL).unwrap()).unwrap();
+    assert_eq!(found.tree, "(5, 6, .. 47, 0, 1, .. 4)");
+    assert_eq!(found.fits, []);
+}
+
+#[test]
+fn what_is_no_sum_in_an_order_is_an_error() {
+    let target = |backend: &dyn Backend, variant, gemm: &Gemm, extents| {
+        find(&Target::new(backend, variant, gemm.clone(), extents)?).map(|found| found.text())
+    };
+    let gemm = Gemm::new(F32, F32, F32);
+    // Exact sums swallow nothing.
+    let result = target(&Cpu, "parallel", &gemm, SMALL);
+    assert!(matches!(result, Err(ProbeError::NotATree { .. })), "{result:?}");
+    // The last products are left out.
+    let own = gemm.accumulated(None, Accumulation::Fma);
+    let short = Closure::new("short", gemm.clone(), move |inputs| {
+        let Extents { m, k, .. } = SMALL;
+        let cut = Tensor::from_fn(TensorType::new(F32, [m, k]), Path::Parallel, |i| {
+            if i % k < k - 3 { inputs[0].code(i) } else { 0 }
+        });
+        Ok(own.evaluate(&[cut?, inputs[1].clone()], Path::Parallel)?)
+    });
+    let result = target(&short, "closure", &gemm, SMALL);
+    assert!(matches!(result, Err(ProbeError::Count { counted: 45, of: 48 })), "{result:?}");
+    // Columns in different orders.
+    let orders = [Accumulation::Fma, Accumulation::Pairwise].map(|order| gemm.accumulated(None, order));
+    let uneven = Closure::new("uneven", gemm.clone(), move |inputs| {
+        let of = |gemm: &Gemm| gemm.evaluate(inputs, Path::Parallel).map(|mut outputs| outputs.remove(0));
+        let (left, right) = (of(&orders[0])?, of(&orders[1])?);
+        let y = Tensor::from_fn(left.ty().clone(), Path::Parallel, |i| {
+            if i % SMALL.n < 3 { left.code(i) } else { right.code(i) }
+        });
+        Ok(vec![y?])
+    });
+    let result = target(&uneven, "closure", &gemm, SMALL);
+    assert!(matches!(result, Err(ProbeError::Uneven { other: 3, .. })), "{result:?}");
+
+    let result = target(&Cpu, "warp", &gemm, SMALL);
+    assert!(matches!(result, Err(ProbeError::Backend(BackendError::Variant { .. }))), "{result:?}");
+    let result = target(&Cpu, "parallel", &gemm, Extents { k: 1, ..SMALL });
+    assert!(matches!(result, Err(ProbeError::Shape(_))), "{result:?}");
+    let result = target(&Cpu, "parallel", &Gemm::new(E4M3FN, E4M3FN, E4M3FN), SMALL);
+    assert!(matches!(result, Err(ProbeError::Operation(_))), "{result:?}");
 }

@@ -162,11 +162,10 @@ impl Tree {
         Self::new(leaves.len(), nodes, renumbered(&top))
     }
 
-    /// The single products that the first fused block adds, and those of the next one, which
-    /// takes the result of the first. `None` where nothing is fused.
-    pub(super) fn blocks(&self) -> Option<[Vec<usize>; 2]> {
-        let singles = |child: Child| -> Vec<usize> {
-            let Child::Node(node) = child else { return vec![] };
+    /// The first chain of fused blocks. `None` where nothing is fused.
+    pub(super) fn blocks(&self) -> Option<Blocks> {
+        let singles = |child: &Child| -> Vec<usize> {
+            let Child::Node(node) = *child else { return vec![] };
             let leaf = |child: &Child| match *child {
                 Child::Leaf(leaf) => Some(leaf),
                 Child::Node(_) => None,
@@ -176,10 +175,24 @@ impl Tree {
             leaves
         };
         let path = self.path(0);
-        let (first, above) = (singles(*path.get(1)?), path.get(2).map(|&next| singles(next)));
-        let is_fused = first.len() >= 3 && first.len() == self.leaves_of(path[1]).len();
-        is_fused.then(|| [first, above.unwrap_or_default()])
+        let first = path.get(1).map(singles).filter(|singles| singles.len() >= 3)?;
+        if first.len() < self.leaves_of(path[1]).len() {
+            return None;
+        }
+        let above: Vec<_> = path[2..].iter().map(singles).take_while(|it| it.len() >= 2).collect();
+        let last = above.last().unwrap_or(&first).clone();
+        Some(Blocks { next: above.into_iter().next(), first, last })
     }
+}
+
+/// Single products that fused blocks of one chain add, ascending.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    pub(super) first: Vec<usize>,
+    /// Those of the block that takes the first one's result.
+    pub(super) next: Option<Vec<usize>>,
+    /// Those of the block whose result is the chain's.
+    pub(super) last: Vec<usize>,
 }
 
 /// Nodes of a tree as they are made.
@@ -223,21 +236,17 @@ impl Growing {
                     };
                     growing.chain([half(false), half(true)].into_iter())
                 };
-                let sums: Vec<_> =
-                    leaves.chunks(32).filter_map(|leaves| instruction(leaves, self)).collect();
+                let sums: Vec<_> = leaves.chunks(32).filter_map(|leaves| instruction(leaves, self)).collect();
                 self.chain(sums.into_iter().map(|sum| vec![sum]))
             }
             Accumulation::Sum(sum) => {
                 let parts = sum.split.of(leaves.len());
                 let parts: Vec<_> = parts
                     .iter()
-                    .map(|part| {
-                        self.sum(&sum.each, &part.iter().map(|&k| leaves[k]).collect::<Vec<_>>())
-                    })
+                    .map(|part| self.sum(&sum.each, &part.iter().map(|&k| leaves[k]).collect::<Vec<_>>()))
                     .collect();
                 let growing = std::cell::RefCell::new(self);
-                sum.reduce
-                    .add(parts, |a, b| growing.borrow_mut().add(a.into_iter().chain(b).collect()))
+                sum.reduce.add(parts, |a, b| growing.borrow_mut().add(a.into_iter().chain(b).collect()))
             }
         }
     }

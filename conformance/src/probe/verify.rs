@@ -3,10 +3,10 @@
 use super::ProbeError;
 use super::target::{Extents, Target, nearest};
 use crate::seed::mix;
+use plumbline_reference::Tensor;
 use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::format::{F32, Format, Rounding, TF32};
 use plumbline_reference::ops::{Compute, Operands};
-use plumbline_reference::Tensor;
 use serde::Serialize;
 
 /// An order of accumulation, and on how many elements it gives a backend's bits.
