@@ -1,13 +1,13 @@
 //! `plumbline probe`: in which order a backend sums, and what its fused blocks do.
 
-use crate::probe::{Extents, Target, find};
+use crate::probe::{Extents, ProbeError, Target, find};
 use crate::setup::{BackendChoice, Selection, subjects};
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use plumbline_reference::accumulate::{Accumulation, Block};
 use plumbline_reference::format::{F16, F32};
 use plumbline_reference::ops::{Gemm, Op};
-use plumbline_reference::{Backend, Cpu};
+use plumbline_reference::{Backend, BackendError, Cpu};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,13 +85,26 @@ pub(super) fn run(args: &ProbeArgs) -> anyhow::Result<u8> {
         }
     };
     let extents = Extents { m: args.m, n: args.n, k: args.k };
-    let found = find(&Target::new(backend.as_ref(), &variant, gemm, extents)?)?;
+    let target = Target::new(backend.as_ref(), &variant, gemm, extents).map_err(with_flag)?;
+    let found = find(&target).map_err(with_flag)?;
     if let Some(file) = &args.json {
         let json = serde_json::to_string_pretty(&found)? + "\n";
         fs::write(file, json).with_context(|| format!("--json: {} cannot be written", file.display()))?;
     }
     super::print(&found.text())?;
     Ok(u8::from(found.explained().next().is_none()))
+}
+
+/// An error with the options that it is about.
+fn with_flag(error: ProbeError) -> anyhow::Error {
+    let flag = match &error {
+        ProbeError::Operation(_) => "--op",
+        ProbeError::Shape(_) => "--m, --n, --k",
+        ProbeError::Backend(BackendError::Variant { .. }) => "--variant",
+        ProbeError::Backend(BackendError::Signature(_) | BackendError::Unsupported(_)) => "--op",
+        _ => return error.into(),
+    };
+    anyhow!("{flag}: {error}")
 }
 
 fn backend(args: &GemmArgs) -> anyhow::Result<Arc<dyn Backend>> {

@@ -6,43 +6,45 @@
 //! independent of each other are asked about in the same calls.
 
 use super::ProbeError;
-use super::mask::Masks;
+use super::mask::{Masks, Question};
 use super::tree::{Child, Tree};
 use std::collections::BTreeMap;
 
-/// Products of which it is known that a node adds them, not yet into how many sums they
-/// divide.
+/// Products that a node adds, of which it is not yet known into how many sums they divide.
 struct Open {
     products: Vec<usize>,
-    /// The products of the node; more than there are for the root's place.
-    size: usize,
     node: usize,
+    /// A product that the node adds besides: it is part of the sum where two meet only if
+    /// that is the node itself. The root has none.
+    witness: Option<usize>,
 }
 
 /// The tree of a target's sums.
 pub(super) fn tree(masks: &Masks<'_>, len: usize) -> Result<Tree, ProbeError> {
     // The node 0 stands above the root.
     let mut nodes = vec![vec![]];
-    let mut open = vec![Open { products: (0..len).collect(), size: len + 1, node: 0 }];
+    let mut open = vec![Open { products: (0..len).collect(), node: 0, witness: None }];
     while !open.is_empty() {
-        let pairs: Vec<_> = open
+        let units: Vec<Vec<_>> =
+            open.iter().map(|open| open.products.iter().copied().chain(open.witness).collect()).collect();
+        let questions: Vec<_> = open
             .iter()
-            .flat_map(|open| open.products[1..].iter().map(|&other| (open.products[0], other)))
+            .zip(&units)
+            .flat_map(|(open, units)| {
+                let first = open.products[0];
+                open.products[1..].iter().map(move |&other| Question { pair: (first, other), units })
+            })
             .collect();
-        let mut meetings = masks.meetings(&pairs)?.into_iter();
+        let mut meetings = masks.meetings(&questions)?.into_iter();
         let mut next = Vec::new();
-        for Open { products, size, node } in open {
+        for Open { products, node, witness } in open {
             let first = products[0];
-            // By the size of the sum in which they meet the first.
+            // By the number of products in the sum in which they meet the first.
             let mut levels = BTreeMap::<_, Vec<_>>::new();
             for (&other, met) in products[1..].iter().zip(&mut meetings) {
-                let valid = (2..=size.min(len)).contains(&met);
-                if !valid {
-                    return Err(ProbeError::NotATree { pair: (first, other), met });
-                }
                 levels.entry(met).or_default().push(other);
             }
-            let beside = levels.remove(&size);
+            let beside = witness.and_then(|_| levels.remove(&(products.len() + 1)));
             let mut below = Child::Leaf(first);
             let mut count = 1;
             for (met, others) in levels {
@@ -52,11 +54,12 @@ pub(super) fn tree(masks: &Masks<'_>, len: usize) -> Result<Tree, ProbeError> {
                 }
                 let own = nodes.len();
                 nodes.push(vec![below]);
-                next.extend(settle(&mut nodes, Open { products: others, size: met, node: own }));
+                let others = Open { products: others, node: own, witness: Some(first) };
+                next.extend(settle(&mut nodes, others));
                 below = Child::Node(own);
             }
             nodes[node].push(below);
-            next.extend(beside.and_then(|products| settle(&mut nodes, Open { products, size, node })));
+            next.extend(beside.and_then(|products| settle(&mut nodes, Open { products, node, witness })));
         }
         open = next;
     }

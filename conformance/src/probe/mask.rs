@@ -1,4 +1,4 @@
-//! Masked inputs: `+BIG` at i, `-BIG` at j, units elsewhere.
+//! Masked inputs: `+BIG` at i, `-BIG` at j, units at other products.
 //!
 //! From where the first of the two is added to where they cancel, the sum is so large that
 //! units vanish in it. The output counts the others: those added after i and j have met.
@@ -42,8 +42,15 @@ pub(super) struct Masks<'a> {
     stretch: usize,
 }
 
-/// A mask: where BIG and -BIG are, and the first k with a unit.
-type Mask = (Option<(usize, usize)>, usize);
+/// In how large a sum do i and j meet? Only the products that have units, i and j among them,
+/// are counted.
+pub(super) struct Question<'q> {
+    pub(super) pair: (usize, usize),
+    pub(super) units: &'q [usize],
+}
+
+/// A mask: where BIG and -BIG are, and where units are unless there is one of them.
+type Mask<'q> = (Option<(usize, usize)>, &'q [usize]);
 
 impl<'a> Masks<'a> {
     /// The masks that need the fewest calls. Magnitudes stay in the range of f16, which an
@@ -90,33 +97,34 @@ impl<'a> Masks<'a> {
 
     /// Requires that every unit counts once where nothing is masked.
     pub(super) fn check(&self) -> Result<(), ProbeError> {
-        let k = self.target.extents().k;
-        let starts: Vec<_> = (0..k).step_by(self.stretch).map(|start| (None, start)).collect();
-        let counts = self.counts(&starts)?;
-        let counted = counts.iter().sum();
-        if counted == k { Ok(()) } else { Err(ProbeError::Count { counted, of: k }) }
+        let all: Vec<_> = (0..self.target.extents().k).collect();
+        let masks: Vec<_> = all.chunks(self.stretch).map(|units| (None, units)).collect();
+        let (counted, of) = (self.counts(&masks)?.iter().sum(), all.len());
+        if counted == of { Ok(()) } else { Err(ProbeError::Count { counted, of }) }
     }
 
-    /// For each pair, how many products the smallest sum has that i and j are both part of.
-    pub(super) fn meetings(&self, pairs: &[(usize, usize)]) -> Result<Vec<usize>, ProbeError> {
-        let k = self.target.extents().k;
-        let stretches = k.div_ceil(self.stretch);
-        let masks: Vec<_> = pairs
+    /// The answers: how many products the smallest sum has that i and j are both part of.
+    pub(super) fn meetings(&self, questions: &[Question<'_>]) -> Result<Vec<usize>, ProbeError> {
+        let stretches = |question: &Question<'_>| question.units.len().div_ceil(self.stretch);
+        let masks: Vec<_> = questions
             .iter()
-            .flat_map(|&pair| (0..stretches).map(move |i| (Some(pair), i)))
-            .map(|(pair, i)| (pair, i * self.stretch))
+            .flat_map(|it| it.units.chunks(self.stretch).map(|units| (Some(it.pair), units)))
             .collect();
-        let counts = self.counts(&masks)?;
-        Ok(counts.chunks(stretches).map(|counts| k - counts.iter().sum::<usize>()).collect())
+        let mut counts = self.counts(&masks)?.into_iter();
+        let met = |question: &Question<'_>| {
+            question.units.len() - counts.by_ref().take(stretches(question)).sum::<usize>()
+        };
+        Ok(questions.iter().map(met).collect())
     }
 
-    fn mark(&self, mask: Mask, k: usize) -> Mark {
-        match mask {
-            (Some((i, _)), _) if i == k => Mark::Big { negative: false },
-            (Some((_, j)), _) if j == k => Mark::Big { negative: true },
-            (_, start) if (start..start + self.stretch).contains(&k) => Mark::Unit,
-            _ => Mark::Zero,
+    fn marks(&self, (pair, units): Mask<'_>) -> Vec<Mark> {
+        let mut marks = vec![Mark::Zero; self.target.extents().k];
+        units.iter().for_each(|&k| marks[k] = Mark::Unit);
+        if let Some((i, j)) = pair {
+            marks[i] = Mark::Big { negative: false };
+            marks[j] = Mark::Big { negative: true };
         }
+        marks
     }
 
     /// The factor of an operand for a mark. Signs and zeros stand in one operand only.
@@ -132,7 +140,7 @@ impl<'a> Masks<'a> {
     }
 
     /// The units that count under each mask.
-    fn counts(&self, masks: &[Mask]) -> Result<Vec<usize>, ProbeError> {
+    fn counts(&self, masks: &[Mask<'_>]) -> Result<Vec<usize>, ProbeError> {
         let Extents { m, n, .. } = self.target.extents();
         let at_once = match self.side {
             Side::Rows => m,
@@ -142,11 +150,12 @@ impl<'a> Masks<'a> {
         let gemm = self.target.gemm();
         let mut counts = Vec::with_capacity(masks.len());
         for masks in masks.chunks(at_once) {
+            let marks: Vec<_> = masks.iter().map(|&mask| self.marks(mask)).collect();
             let code = |operand: usize, format: Format, index: usize, k: usize| {
                 let is_constant = self.side == [Side::Columns, Side::Rows][operand];
-                let value = match masks.get(index) {
+                let value = match marks.get(index) {
                     _ if is_constant => 1.0,
-                    Some(&mask) => self.factor(operand, self.mark(mask, k)),
+                    Some(marks) => self.factor(operand, marks[k]),
                     None => 0.0,
                 };
                 nearest(format, value)
@@ -177,10 +186,10 @@ impl<'a> Masks<'a> {
         Ok(counts)
     }
 
-    fn count(&self, mask: Mask, value: f64) -> Result<usize, ProbeError> {
+    fn count(&self, (pair, units): Mask<'_>, value: f64) -> Result<usize, ProbeError> {
         let count = value / power(self.unit[0] + self.unit[1]);
-        let is_count = (0.0..=self.stretch as f64).contains(&count) && count.fract() == 0.0;
-        if is_count { Ok(count as usize) } else { Err(ProbeError::NotACount { pair: mask.0, count }) }
+        let is_count = (0.0..=units.len() as f64).contains(&count) && count.fract() == 0.0;
+        if is_count { Ok(count as usize) } else { Err(ProbeError::NotACount { pair, count }) }
     }
 }
 

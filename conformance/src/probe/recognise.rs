@@ -36,6 +36,10 @@ pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
             continue;
         }
         for each in recognise(&tree.part(first), block) {
+            // Lanes of lanes are lanes.
+            if is_dealt(split) && matches!(&each, Accumulation::Sum(sum) if is_dealt(sum.split)) {
+                continue;
+            }
             let reduces = [Reduce::Ascending, Reduce::Neighbours, Reduce::Halves, Reduce::Descending];
             let of = |reduce| {
                 Accumulation::Sum(Box::new(Sum { split, each: each.clone(), reduce, partials: F32 }))
@@ -45,7 +49,13 @@ pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
     }
     // Stable: among equally deep ones, those of short parts stay first.
     found.sort_by_key(depth);
+    let least = found.first().map_or(0, depth);
+    found.retain(|accumulation| depth(accumulation) <= least + 1);
     found
+}
+
+fn is_dealt(split: Split) -> bool {
+    matches!(split, Split::Interleaved { .. })
 }
 
 fn depth(accumulation: &Accumulation) -> usize {
