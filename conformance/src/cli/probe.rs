@@ -40,7 +40,7 @@ struct GemmArgs {
     /// The parameters of `gemm` as YAML or JSON: "{a: f16, b: f16, out: f32}"; default: these, and for the CPU one
     /// chain of Hopper's blocks
     #[arg(long, value_name = "YAML", value_parser = parse_op)]
-    op: Option<Gemm>,
+    op: Option<Box<Gemm>>,
     /// Rows of the output; more make fewer calls
     #[arg(long, default_value_t = 64)]
     m: usize,
@@ -66,7 +66,7 @@ enum Probed {
     Cuda,
 }
 
-fn parse_op(text: &str) -> Result<Gemm, String> {
+fn parse_op(text: &str) -> Result<Box<Gemm>, String> {
     let value: serde_json::Value =
         serde_yaml::from_str(text).map_err(|error| format!("not YAML: {error}"))?;
     serde_path_to_error::deserialize(value).map_err(|error| format!("{}: {}", error.path(), error.inner()))
@@ -129,7 +129,7 @@ fn op(args: &GemmArgs) -> anyhow::Result<Gemm> {
             "--op without `accumulate` is exact on the CPU and has no order; add one, like `accumulate: fma`, or \
              choose --backend cuda"
         )),
-        (Some(op), _) => Ok(op.clone()),
+        (Some(op), _) => Ok((**op).clone()),
     }
 }
 

@@ -43,11 +43,13 @@ struct Asker<'a> {
     answers: Vec<Answer>,
 }
 
+/// The factors of a product.
+type Factors = (f64, f64);
 /// Products to be placed in one block.
-type Terms = Vec<(f64, f64)>;
+type Terms = Vec<Factors>;
 
 /// Places terms at products of blocks; `None` where there are too few.
-fn place(blocks: &[(&[(f64, f64)], &[usize])]) -> Option<Dot> {
+fn place(blocks: &[(&[Factors], &[usize])]) -> Option<Dot> {
     let fits = blocks.iter().all(|(terms, slots)| terms.len() <= slots.len());
     let placed = blocks.iter().flat_map(|(terms, slots)| terms.iter().zip(*slots));
     fits.then(|| Dot { terms: placed.map(|(&(a, b), &k)| (k, a, b)).collect(), c: 0.0 })
@@ -117,7 +119,7 @@ impl Asker<'_> {
     }
 
     /// The factors of `2^exponent`, both normal where that is possible.
-    fn factors(&self, exponent: i32) -> Option<(f64, f64)> {
+    fn factors(&self, exponent: i32) -> Option<Factors> {
         let [(high_a, normal_a, low_a), (high_b, normal_b, low_b)] = self.formats.map(exponents);
         let within = |low_a: i32, low_b: i32| {
             let near = exponent.div_euclid(2);
@@ -135,7 +137,7 @@ impl Asker<'_> {
     }
 
     /// `a * b * 2^exponent` with a and b below 2.
-    fn term(&self, a: f64, b: f64, exponent: i32) -> Option<(f64, f64)> {
+    fn term(&self, a: f64, b: f64, exponent: i32) -> Option<Factors> {
         let (own_a, own_b) = self.factors(exponent)?;
         let term = (own_a * a, own_b * b);
         let holds = |format: Format, value| format.to_f64(nearest(format, value)) == value;
@@ -143,7 +145,7 @@ impl Asker<'_> {
     }
 
     /// Places terms in the first block.
-    fn dot(&self, terms: &[(f64, f64)]) -> Option<Dot> {
+    fn dot(&self, terms: &[Factors]) -> Option<Dot> {
         place(&[(terms, &self.blocks.first)])
     }
 
@@ -229,7 +231,7 @@ impl Asker<'_> {
         // exponent, not by their value, they push out two terms just below.
         let [(_, normal, least), (high, ..)] = self.formats.map(exponents);
         let pushed = normal + high - bits - 1;
-        let pair = |others: &[(f64, f64)]| {
+        let pair = |others: &[Factors]| {
             let small = self.powers(&[(1.0, pushed), (1.0, pushed)])?;
             let terms: Vec<_> = others.iter().copied().chain(small).collect();
             Some(vec![self.dot(&terms).filter(|_| self.shows(pushed + 1))?])

@@ -56,7 +56,7 @@ impl<'a> Masks<'a> {
     /// The masks that need the fewest calls. Magnitudes stay in the range of f16, which an
     /// accumulator may be.
     pub(super) fn new(target: &'a Target<'a>) -> Result<Self, ProbeError> {
-        let Extents { m, n, k } = target.extents();
+        let k = target.extents().k;
         let ranges = target.factors().map(range);
         let (high, low) = range(F16);
         // The largest number of units that the output tells from its neighbours.
@@ -67,32 +67,27 @@ impl<'a> Masks<'a> {
                 Side::Columns => [(0, 0), ranges[1]],
                 Side::Both => ranges,
             };
-            // Both factors take their share of what f16 holds.
-            let share = |a: i32, b: i32, limit: i32| {
-                let sum = if limit > 0 { limit.min(a + b) } else { limit.max(a + b) };
-                let first = if limit > 0 { a.min(sum - sum / 2) } else { a.max(sum - sum / 2) };
-                let first = if limit > 0 { first.max(sum - b) } else { first.min(sum - b) };
-                [first, sum - first]
-            };
-            let (big, unit) = (share(a.0, b.0, high), share(a.1, b.1, low));
+            let (big, unit) = (share([a.0, b.0], high), share([a.1, b.1], low));
             let room = (big[0] + big[1]) - (unit[0] + unit[1]) - ABSORBED;
             let stretch = if room < 0 { 0 } else { (1usize << room.min(20)).min(counted).min(k) };
             Self { target, side, big, unit, stretch }
         };
-        let at_once = |masks: &Self| {
-            let masks_of_a_call = match masks.side {
-                Side::Rows => m,
-                Side::Columns => n,
-                Side::Both => m.min(n),
-            };
-            masks_of_a_call * masks.stretch
-        };
         let all = [Side::Rows, Side::Columns, Side::Both].map(choice);
-        let best = all.into_iter().rev().max_by_key(at_once);
+        let best = all.into_iter().rev().max_by_key(|masks| masks.at_once() * masks.stretch);
         best.filter(|masks| masks.stretch > 0).ok_or_else(|| {
             let [a, b] = target.factors();
             ProbeError::Operation(format!("no value of {a} times one of {b} is lost beside another"))
         })
+    }
+
+    /// How many masks one call takes.
+    fn at_once(&self) -> usize {
+        let Extents { m, n, .. } = self.target.extents();
+        match self.side {
+            Side::Rows => m,
+            Side::Columns => n,
+            Side::Both => m.min(n),
+        }
     }
 
     /// Requires that every unit counts once where nothing is masked.
@@ -142,14 +137,9 @@ impl<'a> Masks<'a> {
     /// The units that count under each mask.
     fn counts(&self, masks: &[Mask<'_>]) -> Result<Vec<usize>, ProbeError> {
         let Extents { m, n, .. } = self.target.extents();
-        let at_once = match self.side {
-            Side::Rows => m,
-            Side::Columns => n,
-            Side::Both => m.min(n),
-        };
         let gemm = self.target.gemm();
         let mut counts = Vec::with_capacity(masks.len());
-        for masks in masks.chunks(at_once) {
+        for masks in masks.chunks(self.at_once()) {
             let marks: Vec<_> = masks.iter().map(|&mask| self.marks(mask)).collect();
             let code = |operand: usize, format: Format, index: usize, k: usize| {
                 let is_constant = self.side == [Side::Columns, Side::Rows][operand];
@@ -163,24 +153,18 @@ impl<'a> Masks<'a> {
             let inputs =
                 self.target.inputs(|m, k| code(0, gemm.a, m, k), |k, n| code(1, gemm.b, n, k), |_, _| 0.0)?;
             let y = self.target.run(&inputs)?;
-            for i in 0..masks.len() {
-                let (row, column) = match self.side {
-                    Side::Rows => (i, 0),
-                    Side::Columns => (0, i),
-                    Side::Both => (i, i),
+            let at = |(row, column): (usize, usize)| gemm.out.to_f64(y.code(row * n + column));
+            for (i, &mask) in masks.iter().enumerate() {
+                let outputs: Vec<_> = match self.side {
+                    Side::Rows => (0..n).map(|column| (i, column)).collect(),
+                    Side::Columns => (0..m).map(|row| (row, i)).collect(),
+                    Side::Both => vec![(i, i)],
                 };
-                let at = |row: usize, column: usize| gemm.out.to_f64(y.code(row * n + column));
-                let value = at(row, column);
-                // Outputs of the same row and column must have the same order.
-                let same = match self.side {
-                    Side::Rows => (0..n).find(|&column| !(at(row, column) == value)),
-                    Side::Columns => (0..m).find(|&row| !(at(row, column) == value)),
-                    Side::Both => None,
-                };
-                if let Some(other) = same.filter(|_| !value.is_nan()) {
-                    return Err(ProbeError::Uneven { pair: masks[i].0, other });
+                let value = at(outputs[0]);
+                counts.push(self.count(mask, value)?);
+                if let Some(other) = outputs.iter().position(|&output| at(output) != value) {
+                    return Err(ProbeError::Uneven { pair: mask.0, other });
                 }
-                counts.push(self.count(masks[i], value)?);
             }
         }
         Ok(counts)
@@ -197,4 +181,28 @@ impl<'a> Masks<'a> {
 fn range(format: Format) -> (i32, i32) {
     let (high, _, low) = exponents(format);
     (high.min(30), low.max(-30))
+}
+
+/// An exponent of a product as near to the limit as the most that its factors have allows, in
+/// shares as equal as these allow.
+fn share(most: [i32; 2], limit: i32) -> [i32; 2] {
+    let sign = limit.signum();
+    let [a, b] = most.map(|exponent| exponent * sign);
+    let sum = (limit * sign).min(a + b);
+    let first = (sum - sum / 2).min(a).max(sum - b);
+    [first, sum - first].map(|exponent| exponent * sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponents_are_shared() {
+        assert_eq!(share([15, 15], 15), [8, 7]);
+        assert_eq!(share([15, 0], 15), [15, 0]);
+        assert_eq!(share([-9, -16], -24), [-9, -15]);
+        assert_eq!(share([-9, -9], -24), [-9, -9]);
+        assert_eq!(share([0, -30], -24), [0, -24]);
+    }
 }

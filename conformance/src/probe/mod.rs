@@ -154,9 +154,9 @@ impl Findings {
                 let _ = writeln!(text, "  {field} does not show with these operands; it is assumed");
             }
         }
-        text += "\norder\n";
+        text += "\norders with this tree\n";
         if self.fits.is_empty() {
-            text += "  none that has a name has this tree\n";
+            text += "  none that has a name\n";
         }
         for Fit { accumulate, operands, equal, of } in &self.fits {
             let _ = writeln!(text, "  {}: {equal} of {of} elements equal", describe(accumulate, *k));

@@ -9,7 +9,8 @@ use plumbline_reference::format::F32;
 const PROMOTION: usize = 128;
 
 /// Every order of accumulation with that tree that is worth a name, the plainest first.
-/// Blocks are of the kind given.
+/// Blocks are of the kind given. Fused and rounded products have the same tree: only bits
+/// tell them apart.
 #[must_use]
 pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
     let len = tree.leaves();
@@ -81,7 +82,8 @@ fn split(first: &[usize], len: usize) -> Option<Split> {
     let run = gap + 1;
     let period = first[run];
     let split = Split::Interleaved { parts: period / run, run };
-    let same = period % run == 0 && (0..len).filter(|&k| split.part(k, len) == 0).eq(first.iter().copied());
+    let same =
+        period.is_multiple_of(run) && (0..len).filter(|&k| split.part(k, len) == 0).eq(first.iter().copied());
     same.then_some(split)
 }
 

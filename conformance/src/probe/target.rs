@@ -51,7 +51,7 @@ impl<'a> Target<'a> {
             return refuse("the output must be the sum of the products; leave `alpha` out".to_owned());
         }
         let Extents { m, n, k } = extents;
-        if m == 0 || n == 0 || k < 2 || k > LONGEST {
+        if m == 0 || n == 0 || !(2..=LONGEST).contains(&k) {
             return Err(ProbeError::Shape(extents));
         }
         let target = Self { backend, variant, gemm, extents, calls: AtomicUsize::new(0) };
