@@ -18,6 +18,7 @@ pub mod judge;
 pub mod load;
 mod locate;
 pub mod memory;
+pub mod probe;
 pub mod product;
 mod recording;
 pub mod registry;

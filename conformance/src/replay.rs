@@ -17,6 +17,7 @@ pub(crate) struct Replay {
     demo_fault: Option<DemoFault>,
     backend: BackendChoice,
     runs: u32,
+    algorithms: u32,
 }
 
 /// What a replay needs beyond the options of the run.
@@ -55,6 +56,7 @@ impl Replay {
             demo_fault: selection.demo_fault,
             backend: selection.backend,
             runs: selection.runs,
+            algorithms: selection.algorithms,
         }
     }
 
@@ -70,6 +72,9 @@ impl Replay {
         }
         if self.runs != Contract::default().runs {
             command += &format!(" --runs {}", self.runs);
+        }
+        if self.algorithms > 0 {
+            command += &format!(" --algorithms {}", self.algorithms);
         }
         if let Some(cases) = &self.cases {
             command += &format!(" --cases={}", quote(&cases.display().to_string()));

@@ -47,6 +47,9 @@ pub struct Selection {
     /// Make every call at least so many times; the bits must be the same
     #[arg(long, env = "PLUMBLINE_RUNS", value_name = "N", default_value_t = Contract::default().runs, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub runs: u32,
+    /// Judge so many of the algorithms that cuBLASLt offers for each product, one by one
+    #[arg(long, env = "PLUMBLINE_ALGORITHMS", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub algorithms: u32,
     /// Allocate exactly the bytes of each tensor, with no guard zones around them, for a
     /// tool that watches allocations
     #[arg(long, env = "PLUMBLINE_EXACT_ALLOCATIONS", hide = true, value_parser = BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
@@ -69,6 +72,7 @@ impl Default for Selection {
             require_gpu: false,
             device: None,
             runs: Contract::default().runs,
+            algorithms: 0,
             exact_allocations: false,
             demo_fault: None,
         }
@@ -86,6 +90,7 @@ impl Selection {
             format!("--profile={}", self.profile).into(),
             format!("--seed={}", self.seed).into(),
             format!("--runs={}", self.runs).into(),
+            format!("--algorithms={}", self.algorithms).into(),
         ];
         if self.exact_allocations {
             options.push("--exact-allocations".into());
@@ -318,7 +323,7 @@ fn cuda(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     let like_first = |found: &&DeviceInfo| {
         (&found.name, found.compute_capability) == (&first.name, first.compute_capability)
     };
-    let mut cuda = Cuda::new(probe, first, Cache::of_user());
+    let mut cuda = Cuda::new(probe, first, Cache::of_user()).with_algorithms(selection.algorithms);
     if let Some(fault) = selection.demo_fault {
         cuda = cuda.with_defect(fault.on_cuda().ok_or(SetupError::NoSuchDefect { fault })?);
     }

@@ -33,6 +33,8 @@ pub struct Cuda {
     missing: Vec<(Component, Fault)>,
     cubins: Arc<Cubins>,
     defect: Option<Defect>,
+    /// How many of cuBLASLt's algorithms are variants of their own.
+    algorithms: u32,
     session: OnceLock<Result<Session, CudaError>>,
 }
 
@@ -77,13 +79,29 @@ impl Cuda {
         let cubins = Arc::new(Cubins::new(device.compute_capability, cache));
         let libraries = [Component::Cublas, Component::CublasLt].into_iter();
         let missing = libraries.filter_map(|library| Some((library, probe.recent(library).err()?))).collect();
-        Self { info: device.clone(), properties, missing, cubins, defect: None, session: OnceLock::new() }
+        Self {
+            info: device.clone(),
+            properties,
+            missing,
+            cubins,
+            defect: None,
+            algorithms: 0,
+            session: OnceLock::new(),
+        }
     }
 
     /// The same with a deliberate defect.
     #[must_use]
     pub fn with_defect(self, defect: Defect) -> Self {
         Self { defect: Some(defect), ..self }
+    }
+
+    /// The same with so many of the algorithms that cuBLASLt's heuristic offers as variants of
+    /// their own: `cublaslt/0`, the first choice, and on. A call for which it offers fewer
+    /// is unsupported by the others.
+    #[must_use]
+    pub fn with_algorithms(self, algorithms: u32) -> Self {
+        Self { algorithms, ..self }
     }
 
     /// The device.

@@ -9,6 +9,7 @@ mod doctor;
 mod fuzz;
 mod kernels;
 mod number;
+mod probe;
 mod record;
 mod schema;
 mod sweep;
@@ -53,6 +54,8 @@ enum Command {
     Bandwidth(bandwidth::BandwidthArgs),
     /// Record what a device's conversion instructions give for every input
     Record(record::RecordArgs),
+    /// Find out in which order and how a backend sums
+    Probe(probe::ProbeArgs),
     /// Write the JSON Schema of case files, of results.jsonl, or of recordings
     Schema(schema::SchemaArgs),
     /// Run trials for a parent process, which names them on standard input
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Kernels(args) => kernels::run(&args),
         Command::Bandwidth(args) => print(bandwidth::run(&args)),
         Command::Record(args) => print(record::run(&args)),
+        Command::Probe(args) => probe::run(&args),
         Command::Schema(args) => print(schema::run(&args)),
         Command::Worker(args) => worker::run(&args),
     };
