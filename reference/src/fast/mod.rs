@@ -25,12 +25,14 @@ mod magnitude;
 mod nearest;
 mod output;
 mod portable;
+mod product;
 mod source;
 mod target;
 
 pub use conversion::Conversion;
 pub(crate) use conversion::Scale;
 pub(crate) use magnitude::Magnitude;
+pub(crate) use product::{Factor, Plan, exact};
 
 #[cfg(target_arch = "x86_64")]
 use avx2::Avx2;
