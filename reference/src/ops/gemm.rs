@@ -414,6 +414,9 @@ impl Operation for Gemm {
         }
         let geometry = Geometry::of(self, inputs);
         let ty = TensorType::new(self.out, geometry.output_shape());
+        if ty.elements()? == 0 {
+            return Ok(vec![Tensor::from_bytes(ty, Vec::new())?]);
+        }
         let Some(accumulate) = &self.accumulate else {
             let y = Tensor::from_fn(ty, path, |i| {
                 self.out.encode(exact::value(self, inputs, &geometry, i).value(), &self.policy(), 0)

@@ -11,7 +11,7 @@ use super::gemm::widened;
 use super::{Inputs, Operation, SignatureError};
 use crate::accumulate::{Instruction, Operand, Shape};
 use crate::fast::{Factor, Plan, Simd};
-use crate::format::{F32, Format, Policy};
+use crate::format::Policy;
 use crate::{Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -84,26 +84,21 @@ impl Mma {
         let (a, b, c) = (bits(0, formats[0]), bits(1, formats[1]), bits(2, accumulator));
         let c: Vec<_> = c.into_iter().map(f32::from_bits).collect();
         let factor = |values, format, rows| Factor { values, format, rows, row_stride: k, stride: 1 };
+        let by_definition = |i: usize| {
+            let (tile, row, column) = (i / (m * n), i / n % m, i % n);
+            let operands = |input: usize, row: usize| -> Vec<_> {
+                let code = |i| inputs[input].code(row * k + i);
+                (0..k).map(|i| Operand::of(formats[input], code(i))).collect()
+            };
+            let (a, b) = (operands(0, tile * m + row), operands(1, tile * n + column));
+            arithmetic.instruction(&a, &b, inputs[2].code(i))
+        };
         let d = c.par_chunks(m * n).enumerate().flat_map_iter(|(tile, c)| {
             let (a, b) = (&a[tile * m * k..][..m * k], &b[tile * n * k..][..n * k]);
             let sums = plan.evaluate(simd, factor(a, formats[0], m), factor(b, formats[1], n), Some(c));
-            let element = |i: usize| {
-                let (row, column) = (i / n, i % n);
-                match sums.get(row, column) {
-                    Some(sum) if c[i].is_finite() => {
-                        accumulator.encode(super::arithmetic(sum), &Policy::IEEE, 0)
-                    }
-                    _ => {
-                        let operand = |bits: &u32, format: Format| {
-                            Operand::of(format, format.encode(F32.decode((*bits).into()), &Policy::IEEE, 0))
-                        };
-                        let a: Vec<_> =
-                            a[row * k..][..k].iter().map(|bits| operand(bits, formats[0])).collect();
-                        let b: Vec<_> =
-                            b[column * k..][..k].iter().map(|bits| operand(bits, formats[1])).collect();
-                        arithmetic.instruction(&a, &b, inputs[2].code(tile * m * n + i))
-                    }
-                }
+            let element = |i: usize| match sums.get(i / n, i % n) {
+                Some(sum) if c[i].is_finite() => accumulator.encode(super::arithmetic(sum), &Policy::IEEE, 0),
+                _ => by_definition(tile * m * n + i),
             };
             (0..m * n).map(element).collect::<Vec<_>>()
         });

@@ -26,9 +26,13 @@ enum Numbers {
     Huge,
     /// Mostly zeros of both signs.
     Sparse,
+    /// All fraction bits set, all of one sign: sums as large as they get.
+    Full,
+    /// Within three binades from that exponent on, a few fraction bits set.
+    From(i32),
 }
 
-const NUMBERS: [Numbers; 7] = [
+const NUMBERS: [Numbers; 8] = [
     Numbers::Bits,
     Numbers::Finite,
     Numbers::Moderate,
@@ -36,6 +40,7 @@ const NUMBERS: [Numbers; 7] = [
     Numbers::Subnormal,
     Numbers::Huge,
     Numbers::Sparse,
+    Numbers::Full,
 ];
 
 impl Numbers {
@@ -60,6 +65,14 @@ impl Numbers {
             }
             Self::Subnormal => code(0, fraction(random)),
             Self::Huge => code(largest - 1 - (random >> 40) as i32 % 3, fraction(random)),
+            Self::Full => {
+                let sign = if seed == 2 { format.sign_bit() } else { 0 };
+                sign | (code(format.bias, fraction(u64::MAX)) & !format.sign_bit())
+            }
+            Self::From(exponent) => {
+                let field = format.bias + exponent + (random >> 40) as i32 % 3;
+                code(field, fraction(random) & fraction(random >> 32))
+            }
             Self::Sparse if random >> 40 & 7 > 0 => sign,
             Self::Sparse => Self::Finite.code(format, seed, i),
         }
@@ -107,7 +120,7 @@ fn blocks_of_any_parameters() {
         let block = Block {
             products: 1 + (random % 40) as u32,
             fraction_bits: 1 + (random >> 8) as u32 % 40,
-            min_exponent: (random >> 16) as i32 % 601 - 300,
+            min_exponent: (random >> 16) as u8 as i32 * 2 - 255,
             output: match random >> 60 {
                 0 | 1 => BlockOutput::NearestF32,
                 2 | 3 => BlockOutput::NearestF16,
@@ -129,6 +142,37 @@ fn mixed_operands() {
     for (a, b) in [(E4M3FN, E5M2), (E5M2, E4M3FN), (F16, BF16), (TF32, F32)] {
         for block in [Block::HOPPER, Block::HOPPER_FP8, Block::BLACKWELL_FP8] {
             assert_products_agree(&gemm(a, b, Some(Accumulation::Chain(block))), &SHAPES, &NUMBERS);
+        }
+    }
+}
+
+#[test]
+fn the_ends_of_what_registers_hold() {
+    for format in [BF16, TF32] {
+        for block in [Block::HOPPER, Block::HOPPER_TF32, Block::AMPERE, Block::HOPPER_FP8] {
+            let gemm = gemm(format, format, Some(Accumulation::Chain(block)));
+            for exponent in (-70..-20).chain(50..64) {
+                assert_products_agree(&gemm, &[[2, 33, 34]], &[Numbers::From(exponent)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn instructions_on_accumulators_of_any_size() {
+    for instruction in Instruction::ALL {
+        let ([a, b], c, shape) = (instruction.operands(), instruction.accumulator(), instruction.shape());
+        for exponent in (-130..128).step_by(7) {
+            let inputs = [
+                Numbers::Sparse.tensor(a, &[1, shape.m, shape.k], 1),
+                Numbers::Moderate.tensor(b, &[1, shape.n, shape.k], 2),
+                Numbers::From(exponent.clamp(c.min_exponent() - 1, c.max_exponent() - 2)).tensor(
+                    c,
+                    &[1, shape.m, shape.n],
+                    3,
+                ),
+            ];
+            assert_agrees(Mma { instruction }, &inputs);
         }
     }
 }

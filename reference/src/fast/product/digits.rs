@@ -3,6 +3,7 @@
 //! The numbers of a row are integers times the weight of the last bit that any of them has.
 //! Such an integer is cut into digits of [`DIGIT`] bits; products of digits are summed in f64,
 //! exactly, as many as fit, and sums of digits of the same weight in i64. The whole is an i128.
+#![expect(clippy::needless_range_loop, reason = "an index is that of several arrays at once")]
 
 use super::{Factor, GROUP, ROWS, TASK};
 use crate::fast::lanes::Lanes;
@@ -17,6 +18,8 @@ const DIGITS: usize = 3;
 const EXACT: usize = 1 << (53 - 2 * DIGIT);
 /// Columns of a panel.
 const LANES: usize = 16;
+/// Fewer products than it have sums of digits that fit an i64, of three pairs each.
+const MAX_K: usize = 1 << (62 - 2 * DIGIT - 1);
 /// Bits of a sum at most.
 const SUM: u32 = 126;
 
@@ -134,7 +137,7 @@ pub(crate) fn exact(simd: Simd, a: Factor<'_>, b: Factor<'_>, k: usize) -> Optio
     let rows = a.rows.next_multiple_of(height);
     let columns = b.rows.next_multiple_of(LANES);
     let (a, b) = (Integers::new(&a, k, 1, rows), Integers::new(&b, k, LANES, columns));
-    if a.bits + b.bits + k.max(1).ilog2() + 1 > SUM {
+    if a.bits + b.bits + k.max(1).ilog2() + 1 > SUM || k >= MAX_K {
         return None;
     }
     let mut values = vec![[0; LANES]; columns / LANES * rows];

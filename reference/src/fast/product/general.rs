@@ -104,6 +104,8 @@ fn finish(block: &Block, sum: i64, unit: i32, c: u32) -> u32 {
     }
     let (significand, own) = parts(c);
     let magnitude = match own - unit {
+        // The unit is that of no term at all.
+        _ if significand == 0 => 0,
         left @ 0.. => i64::from(significand) << left,
         right => i64::from(significand) >> right.unsigned_abs().min(63),
     };

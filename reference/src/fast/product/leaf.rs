@@ -1,4 +1,5 @@
 //! One leaf of a plan on one tile.
+#![expect(clippy::needless_range_loop, reason = "an index is that of several arrays at once")]
 
 use super::general::General;
 use super::narrow::Narrow;

@@ -3,6 +3,7 @@
 //! The exponents of products are small integers, two to a lane. A product of two significands
 //! of up to 12 bits is exact in f32, and so is its multiple by the power of two that makes
 //! `2^(E - F)` one: the conversion to an integer then cuts it as the block does.
+#![expect(clippy::needless_range_loop, reason = "an index is that of several arrays at once")]
 
 use super::leaf::Tile;
 use super::plan::Blocks;
@@ -10,6 +11,10 @@ use super::{LANES, PAIRS, ZERO};
 use crate::accumulate::BlockOutput;
 use crate::fast::Kernel;
 use crate::fast::lanes::Lanes;
+
+/// Products that all rows of a tile go through before the next ones: a panel's numbers stay in
+/// the first-level cache.
+const STEP: usize = 128;
 
 /// Chains of blocks of one tile; [`Tile::is_narrow`] holds.
 pub(super) struct Narrow<'a> {
@@ -32,24 +37,31 @@ impl Kernel for Narrow<'_> {
 impl Narrow<'_> {
     #[inline(always)]
     fn rows<L: Lanes, const R: usize>(mut self, l: L) {
-        for row in (0..self.out.len()).step_by(R) {
-            for lane in (0..PAIRS).step_by(L::N) {
-                match self.blocks.pairs {
-                    false => self.chain::<L, R>(l, row, lane),
-                    true => self.pairs::<L, R>(l, row, lane),
+        let Blocks { length, pairs, .. } = self.blocks;
+        let unit = if pairs { 2 * length } else { length };
+        let step = (STEP / unit).max(1) * unit;
+        for start in (0..self.tile.length).step_by(step) {
+            let end = (start + step).min(self.tile.length);
+            for row in (0..self.out.len()).step_by(R) {
+                for lane in (0..PAIRS).step_by(L::N) {
+                    if pairs {
+                        self.pairs::<L, R>(l, row, lane, start, end);
+                    } else {
+                        self.chain::<L, R>(l, row, lane, start, end);
+                    }
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn chain<L: Lanes, const R: usize>(&mut self, l: L, row: usize, lane: usize) {
+    fn chain<L: Lanes, const R: usize>(&mut self, l: L, row: usize, lane: usize, start: usize, end: usize) {
         let mut c = [[l.splat(0); 2]; R];
         for r in 0..R {
             c[r][0] = l.load_words(&self.out[row + r][lane..]);
             c[r][1] = l.load_words(&self.out[row + r][PAIRS + lane..]);
         }
-        for start in (0..self.tile.length).step_by(self.blocks.length) {
+        for start in (start..end).step_by(self.blocks.length) {
             c = self.block(l, row, lane, start, c);
         }
         for r in 0..R {
@@ -60,8 +72,8 @@ impl Narrow<'_> {
 
     /// Pairs of blocks from zero, their results added in f32.
     #[inline(always)]
-    fn pairs<L: Lanes, const R: usize>(&mut self, l: L, row: usize, lane: usize) {
-        for start in (0..self.tile.length).step_by(2 * self.blocks.length) {
+    fn pairs<L: Lanes, const R: usize>(&mut self, l: L, row: usize, lane: usize, start: usize, end: usize) {
+        for start in (start..end).step_by(2 * self.blocks.length) {
             let half = self.block(l, row, lane, start, [[l.splat(0); 2]; R]);
             let result = self.block(l, row, lane, start + self.blocks.length, half);
             for r in 0..R {

@@ -80,6 +80,9 @@ impl<'a> Short<'a> {
 }
 
 fn times((integer, unit): (i128, i32), (factor, weight): (i64, i32)) -> Option<(i128, i32)> {
+    if factor == 1 {
+        return Some((integer, unit + weight));
+    }
     Some((integer.checked_mul(factor.into())?, unit + weight))
 }
 
