@@ -447,7 +447,10 @@ impl Backend for Cuda {
     }
 
     fn variants(&self, op: &Op) -> Vec<String> {
-        self.listed(op).unwrap_or_default().into_iter().map(str::to_owned).collect()
+        let listed = self.listed(op).unwrap_or_default();
+        let numbered = if listed.contains(&CUBLASLT) { self.algorithms } else { 0 };
+        let numbered = (0..numbered).map(|i| format!("{CUBLASLT}/{i}"));
+        listed.into_iter().map(str::to_owned).chain(numbered).collect()
     }
 
     fn stepwise(&self) -> bool {

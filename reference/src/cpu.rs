@@ -105,11 +105,11 @@ impl Backend for Cpu {
         inputs: &[Tensor],
         positions: &[Vec<usize>],
     ) -> Result<Option<Vec<Vec<u64>>>, BackendError> {
-        path_of(op, variant)?;
+        let path = path_of(op, variant)?;
         let Op::Gemm(gemm) = op else { return Ok(None) };
         let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
         op.signature(&types)?;
-        Ok(Some(positions.iter().map(|positions| gemm.at(inputs, positions)).collect()))
+        Ok(Some(positions.iter().map(|positions| gemm.at(inputs, positions, path)).collect()))
     }
 
     fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {

@@ -5,7 +5,7 @@
 //!   what to compute.
 //! - [`accumulate`]: orders in which dot products are summed, tensor cores among them.
 //! - [`Exact`]: sums and products without any rounding.
-//! - [`fast`]: the same conversions on SIMD registers.
+//! - [`fast`]: the same conversions and products on SIMD registers.
 //! - [`Tensor`]: element type, shape, strides, bytes.
 //! - [`Backend`]: the trait that every implementation under test stands behind;
 //!   [`Cpu`] is the reference itself.

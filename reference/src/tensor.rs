@@ -149,6 +149,14 @@ pub enum Path {
     Simd(Simd),
 }
 
+impl Path {
+    /// The fastest on this processor.
+    #[must_use]
+    pub fn fastest() -> Self {
+        Self::Simd(Simd::best())
+    }
+}
+
 /// A tensor on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {

@@ -3,10 +3,10 @@
 use super::ProbeError;
 use super::target::{Extents, Target, nearest};
 use crate::seed::mix;
-use plumbline_reference::Tensor;
 use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::format::{F32, Format, Rounding, TF32};
 use plumbline_reference::ops::{Compute, Operands};
+use plumbline_reference::{Path, Tensor};
 use serde::Serialize;
 
 /// An order of accumulation, and on how many elements it gives a backend's bits.
@@ -66,7 +66,8 @@ fn equal(
     operands: Option<Operands>,
     accumulate: &Accumulation,
 ) -> usize {
-    let expected = target.gemm().accumulated(operands, accumulate.clone()).at(inputs, positions);
+    let expected =
+        target.gemm().accumulated(operands, accumulate.clone()).at(inputs, positions, Path::fastest());
     positions.iter().zip(expected).filter(|&(&position, code)| got.code(position) == code).count()
 }
 

@@ -2,9 +2,9 @@
 
 use super::models::Model;
 use super::sample::Sample;
-use plumbline_reference::Tensor;
 use plumbline_reference::format::Format;
 use plumbline_reference::ops::gemm::Gemm;
+use plumbline_reference::{Path, Tensor};
 
 /// What a search gave.
 pub(super) struct Explanation {
@@ -31,7 +31,7 @@ pub(super) fn explain(
     models: &[Model],
     got: impl Fn(usize) -> u64,
 ) -> Option<Explanation> {
-    let codes = |model: &Model, positions: &[usize]| model.of(gemm).at(inputs, positions);
+    let codes = |model: &Model, positions: &[usize]| model.of(gemm).at(inputs, positions, Path::fastest());
     let differing = |right: &[u64], positions: &[usize]| {
         right
             .iter()

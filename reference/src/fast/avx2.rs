@@ -7,19 +7,22 @@ use std::arch::x86_64::*;
 
 const N: usize = 8;
 
-/// Proof that the processor has AVX2 and F16C, which no processor has without the other.
+/// Proof that the processor has AVX2, and F16C and FMA beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
-        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")).then_some(Self(()))
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("fma");
+        has.then_some(Self(()))
     }
 }
 
 /// Runs a kernel compiled for AVX2.
 pub(super) fn run<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
-    #[target_feature(enable = "avx2,f16c")]
+    #[target_feature(enable = "avx2,f16c,fma")]
     fn compiled<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
         kernel.run(lanes)
     }
@@ -32,7 +35,7 @@ macro_rules! op {
     ($name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $body:expr) => {
         #[inline(always)]
         fn $name(self, $($argument: $Type),*) -> $Result {
-            // SAFETY: `self` exists only where the processor has AVX2 and F16C.
+            // SAFETY: `self` exists only where the processor has AVX2, F16C and FMA.
             unsafe { $body }
         }
     };
@@ -52,7 +55,9 @@ impl Lanes for Avx2 {
     type V = __m256i;
     /// All ones in a lane for true.
     type M = __m256i;
+    type D = __m256d;
     const N: usize = N;
+    const DOUBLES: usize = N / 2;
     const HAS_TO_F16: bool = true;
 
     #[inline(always)]
@@ -134,4 +139,64 @@ impl Lanes for Avx2 {
         _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
     op!(fdiv(a: __m256i, b: __m256i) -> __m256i =
         _mm256_castps_si256(_mm256_div_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))));
+
+    #[inline(always)]
+    fn load_words(self, memory: &[u32]) -> __m256i {
+        let memory = memory[..N].as_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 8 words that are read.
+        unsafe { _mm256_loadu_si256(memory.cast()) }
+    }
+
+    #[inline(always)]
+    fn store_words(self, v: __m256i, memory: &mut [u32]) {
+        let memory = memory[..N].as_mut_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 8 words that are written.
+        unsafe { _mm256_storeu_si256(memory.cast(), v) }
+    }
+
+    op!(shr_signed(a: __m256i, count: u32) -> __m256i =
+        _mm256_srav_epi32(a, _mm256_set1_epi32(count as i32)));
+    op!(max_signed(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epi32(a, b));
+    op!(add_i16(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi16(a, b));
+    op!(max_i16(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epi16(a, b));
+    op!(fused(a: __m256i, b: __m256i, c: __m256i) -> __m256i = _mm256_castps_si256(_mm256_fmadd_ps(
+        _mm256_castsi256_ps(a), _mm256_castsi256_ps(b), _mm256_castsi256_ps(c))));
+    op!(to_int(a: __m256i) -> __m256i = _mm256_cvttps_epi32(_mm256_castsi256_ps(a)));
+
+    #[inline(always)]
+    fn sum_toward_zero(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` exists only where the processor has AVX2, F16C and FMA.
+        unsafe {
+            // The bits of an f64 that an f32 has no room for.
+            let kept = _mm256_castsi256_pd(_mm256_set1_epi64x(-1 << 29));
+            let low = _mm256_add_pd(
+                _mm256_cvtepi32_pd(_mm256_castsi256_si128(a)),
+                _mm256_cvtepi32_pd(_mm256_castsi256_si128(b)),
+            );
+            let high = _mm256_add_pd(
+                _mm256_cvtepi32_pd(_mm256_extracti128_si256::<1>(a)),
+                _mm256_cvtepi32_pd(_mm256_extracti128_si256::<1>(b)),
+            );
+            let low = _mm256_cvtpd_ps(_mm256_and_pd(low, kept));
+            let high = _mm256_cvtpd_ps(_mm256_and_pd(high, kept));
+            _mm256_castps_si256(_mm256_set_m128(high, low))
+        }
+    }
+
+    op!(splat_double(x: f64) -> __m256d = _mm256_set1_pd(x));
+    op!(exact_multiply_add(a: __m256d, b: __m256d, c: __m256d) -> __m256d = _mm256_fmadd_pd(a, b, c));
+
+    #[inline(always)]
+    fn load_doubles(self, memory: &[f64]) -> __m256d {
+        let memory = memory[..N / 2].as_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 4 numbers that are read.
+        unsafe { _mm256_loadu_pd(memory) }
+    }
+
+    #[inline(always)]
+    fn store_doubles(self, d: __m256d, memory: &mut [f64]) {
+        let memory = memory[..N / 2].as_mut_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 4 numbers that are written.
+        unsafe { _mm256_storeu_pd(memory, d) }
+    }
 }

@@ -55,7 +55,9 @@ unsafe fn put(memory: *mut __m512i, v: __m512i, past: bool) {
 impl Lanes for Avx512 {
     type V = __m512i;
     type M = __mmask16;
+    type D = __m512d;
     const N: usize = N;
+    const DOUBLES: usize = N / 2;
     const HAS_TO_F16: bool = true;
 
     #[inline(always)]
@@ -138,4 +140,67 @@ impl Lanes for Avx512 {
         _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
     op!(fdiv(a: __m512i, b: __m512i) -> __m512i =
         _mm512_castps_si512(_mm512_div_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b))));
+
+    #[inline(always)]
+    fn load_words(self, memory: &[u32]) -> __m512i {
+        let memory = memory[..N].as_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 16 words that are read.
+        unsafe { _mm512_loadu_si512(memory.cast()) }
+    }
+
+    #[inline(always)]
+    fn store_words(self, v: __m512i, memory: &mut [u32]) {
+        let memory = memory[..N].as_mut_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 16 words that are written.
+        unsafe { _mm512_storeu_si512(memory.cast(), v) }
+    }
+
+    op!(shr_signed(a: __m512i, count: u32) -> __m512i =
+        _mm512_srav_epi32(a, _mm512_set1_epi32(count as i32)));
+    op!(max_signed(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epi32(a, b));
+    op!(add_i16(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi16(a, b));
+    op!(max_i16(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epi16(a, b));
+    op!(fused(a: __m512i, b: __m512i, c: __m512i) -> __m512i = _mm512_castps_si512(_mm512_fmadd_ps(
+        _mm512_castsi512_ps(a), _mm512_castsi512_ps(b), _mm512_castsi512_ps(c))));
+    op!(to_int(a: __m512i) -> __m512i = _mm512_cvttps_epi32(_mm512_castsi512_ps(a)));
+
+    #[inline(always)]
+    fn sum_toward_zero(self, a: __m512i, b: __m512i) -> __m512i {
+        const CUT: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+        // SAFETY: `self` exists only where the processor has AVX-512 F, BW, DQ and VL.
+        unsafe {
+            let sum = _mm512_add_epi32(a, b);
+            let overflow = _mm512_and_si512(_mm512_xor_si512(a, sum), _mm512_xor_si512(b, sum));
+            if _mm512_movepi32_mask(overflow) == 0 {
+                return _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<CUT>(sum));
+            }
+            let low = _mm512_add_pd(
+                _mm512_cvtepi32_pd(_mm512_castsi512_si256(a)),
+                _mm512_cvtepi32_pd(_mm512_castsi512_si256(b)),
+            );
+            let high = _mm512_add_pd(
+                _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64::<1>(a)),
+                _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64::<1>(b)),
+            );
+            let (low, high) = (_mm512_cvt_roundpd_ps::<CUT>(low), _mm512_cvt_roundpd_ps::<CUT>(high));
+            _mm512_castps_si512(_mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high))
+        }
+    }
+
+    op!(splat_double(x: f64) -> __m512d = _mm512_set1_pd(x));
+    op!(exact_multiply_add(a: __m512d, b: __m512d, c: __m512d) -> __m512d = _mm512_fmadd_pd(a, b, c));
+
+    #[inline(always)]
+    fn load_doubles(self, memory: &[f64]) -> __m512d {
+        let memory = memory[..N / 2].as_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 8 numbers that are read.
+        unsafe { _mm512_loadu_pd(memory) }
+    }
+
+    #[inline(always)]
+    fn store_doubles(self, d: __m512d, memory: &mut [f64]) {
+        let memory = memory[..N / 2].as_mut_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 8 numbers that are written.
+        unsafe { _mm512_storeu_pd(memory, d) }
+    }
 }

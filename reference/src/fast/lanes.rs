@@ -17,6 +17,10 @@ pub(super) trait Lanes: Copy + Debug {
     type M: Copy;
     /// Lanes of a register.
     const N: usize;
+    /// A register of [`Lanes::DOUBLES`] f64.
+    type D: Copy;
+    /// Half as many as [`Lanes::N`].
+    const DOUBLES: usize;
     /// Whether [`Lanes::to_f16`] is an instruction; it is not to be called otherwise.
     const HAS_TO_F16: bool;
 
@@ -75,4 +79,32 @@ pub(super) trait Lanes: Copy + Debug {
     fn fmul(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a / b` of f32.
     fn fdiv(self, a: Self::V, b: Self::V) -> Self::V;
+
+    /// The first `N` words of memory.
+    fn load_words(self, memory: &[u32]) -> Self::V;
+    /// To the first `N` words of memory.
+    fn store_words(self, v: Self::V, memory: &mut [u32]);
+    /// `a >> count` of i32, the same count (below 32) in every lane.
+    fn shr_signed(self, a: Self::V, count: u32) -> Self::V;
+    /// The larger i32.
+    fn max_signed(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a + b` of the two i16 in each lane, wrapping.
+    fn add_i16(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The larger of the two i16 in each lane.
+    fn max_i16(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c` of f32, rounded once.
+    fn fused(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The i32 of an f32 below 2^31 in magnitude, toward zero.
+    fn to_int(self, a: Self::V) -> Self::V;
+    /// The f32 of the exact sum of two i32, toward zero.
+    fn sum_toward_zero(self, a: Self::V, b: Self::V) -> Self::V;
+
+    /// The same f64 everywhere.
+    fn splat_double(self, x: f64) -> Self::D;
+    /// The first `DOUBLES` f64 of memory.
+    fn load_doubles(self, memory: &[f64]) -> Self::D;
+    /// To the first `DOUBLES` f64 of memory.
+    fn store_doubles(self, d: Self::D, memory: &mut [f64]);
+    /// `a * b + c`, where product and sum are exact.
+    fn exact_multiply_add(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
 }

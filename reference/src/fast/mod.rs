@@ -1,12 +1,12 @@
-//! Fast paths: the operations of the cast family on SIMD registers.
+//! Fast paths: the operations of the cast family and matrix products on SIMD registers.
 //!
 //! The definition says what is right and is written to be read; the code here says
 //! the same to a processor, and tests prove that no bit differs. Nothing is shared
 //! but the codes of special values, which are asked of the definition.
 //!
-//! Every algorithm is written once, over a register of 32-bit lanes. A
+//! Every algorithm is written once, over a register of 32-bit lanes. In a cast, a
 //! source is widened to the bits of f32 lane by lane, scaled if the operation says
-//! so, and encoded. [`Simd`] picks the register at run time: AVX-512, AVX2, or
+//! so, and encoded; in a product, lanes are columns. [`Simd`] picks the register at run time: AVX-512, AVX2, or
 //! arrays that the compiler vectorises for its baseline (SSE2, NEON).
 //!
 //! `unsafe` is what registers cost: the intrinsics of an instruction set may run
@@ -25,12 +25,14 @@ mod magnitude;
 mod nearest;
 mod output;
 mod portable;
+mod product;
 mod source;
 mod target;
 
 pub use conversion::Conversion;
 pub(crate) use conversion::Scale;
 pub(crate) use magnitude::Magnitude;
+pub(crate) use product::{Factor, Plan, exact};
 
 #[cfg(target_arch = "x86_64")]
 use avx2::Avx2;

@@ -24,6 +24,18 @@ fn zip_f32(a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
     zip(a, b, |a, b| f(f32::from_bits(a), f32::from_bits(b)).to_bits())
 }
 
+#[inline(always)]
+fn zip_i32(a: V, b: V, f: impl Fn(i32, i32) -> i32) -> V {
+    zip(a, b, |a, b| f(a as i32, b as i32) as u32)
+}
+
+/// Applied to the upper and the lower half of each lane.
+#[inline(always)]
+fn zip_i16(a: V, b: V, f: impl Fn(i16, i16) -> i16) -> V {
+    let half = |a: u32, b: u32, shift: u32| u32::from(f((a >> shift) as i16, (b >> shift) as i16) as u16);
+    zip(a, b, |a, b| half(a, b, 16) << 16 | half(a, b, 0))
+}
+
 /// All ones for true, so that a selection is three bit operations.
 #[inline(always)]
 fn mask(truth: bool) -> u32 {
@@ -33,7 +45,9 @@ fn mask(truth: bool) -> u32 {
 impl Lanes for Portable {
     type V = V;
     type M = V;
+    type D = [f64; N / 2];
     const N: usize = N;
+    const DOUBLES: usize = N / 2;
     const HAS_TO_F16: bool = false;
 
     #[inline(always)]
@@ -162,5 +176,76 @@ impl Lanes for Portable {
     #[inline(always)]
     fn fdiv(self, a: V, b: V) -> V {
         zip_f32(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    fn load_words(self, memory: &[u32]) -> V {
+        let memory = &memory[..N];
+        std::array::from_fn(|i| memory[i])
+    }
+
+    #[inline(always)]
+    fn store_words(self, v: V, memory: &mut [u32]) {
+        memory[..N].copy_from_slice(&v);
+    }
+
+    #[inline(always)]
+    fn shr_signed(self, a: V, count: u32) -> V {
+        map(a, |a| (a as i32 >> (count & 31)) as u32)
+    }
+
+    #[inline(always)]
+    fn max_signed(self, a: V, b: V) -> V {
+        zip_i32(a, b, i32::max)
+    }
+
+    #[inline(always)]
+    fn add_i16(self, a: V, b: V) -> V {
+        zip_i16(a, b, i16::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn max_i16(self, a: V, b: V) -> V {
+        zip_i16(a, b, i16::max)
+    }
+
+    #[inline(always)]
+    fn fused(self, a: V, b: V, c: V) -> V {
+        std::array::from_fn(|i| {
+            f32::from_bits(a[i]).mul_add(f32::from_bits(b[i]), f32::from_bits(c[i])).to_bits()
+        })
+    }
+
+    #[inline(always)]
+    fn to_int(self, a: V) -> V {
+        map(a, |a| f32::from_bits(a) as i32 as u32)
+    }
+
+    #[inline(always)]
+    fn sum_toward_zero(self, a: V, b: V) -> V {
+        // The bits of an f64 that an f32 has no room for.
+        let cut = |x: f64| f64::from_bits(x.to_bits() & u64::MAX << 29) as f32;
+        zip(a, b, |a, b| cut(f64::from(a as i32) + f64::from(b as i32)).to_bits())
+    }
+
+    #[inline(always)]
+    fn splat_double(self, x: f64) -> Self::D {
+        [x; N / 2]
+    }
+
+    #[inline(always)]
+    fn load_doubles(self, memory: &[f64]) -> Self::D {
+        let memory = &memory[..N / 2];
+        std::array::from_fn(|i| memory[i])
+    }
+
+    #[inline(always)]
+    fn store_doubles(self, d: Self::D, memory: &mut [f64]) {
+        memory[..N / 2].copy_from_slice(&d);
+    }
+
+    #[inline(always)]
+    fn exact_multiply_add(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
     }
 }

@@ -28,15 +28,20 @@
 
 mod epilogue;
 mod exact;
+mod fast;
 mod geometry;
+mod short;
 
 pub use geometry::Geometry;
 
 use super::{Inputs, Operation, SignatureError};
 use crate::accumulate::{Accumulation, Operand};
+use crate::fast::Plan;
 use crate::format::{BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy, Rounding, TF32, Value};
 use crate::{Path, Tensor, TensorError, TensorType};
-use epilogue::Epilogue;
+use epilogue::{Epilogue, to_f32};
+use fast::Fast;
+pub(super) use fast::widened;
 use rayon::prelude::*;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -255,12 +260,18 @@ impl Gemm {
         if self.out.storage_bits == 8 { Policy::default() } else { Policy::IEEE }
     }
 
-    /// The output elements at these row-major positions.
+    /// The output elements at these row-major positions. On SIMD registers each is a product
+    /// of its own, of one row and one column.
     ///
     /// # Panics
     /// If the inputs do not fit the signature or a position is outside the output.
     #[must_use]
-    pub fn at(&self, inputs: &[Tensor], positions: &[usize]) -> Vec<u64> {
+    pub fn at(&self, inputs: &[Tensor], positions: &[usize], path: Path) -> Vec<u64> {
+        if let Path::Simd(simd) = path {
+            if let Some(elements) = Fast::new(self, inputs, simd).at(positions) {
+                return elements;
+            }
+        }
         let geometry = Geometry::of(self, inputs);
         match &self.accumulate {
             None => {
@@ -276,7 +287,7 @@ impl Gemm {
                     let (a, b) =
                         (self.row(inputs, &geometry, position), self.column(inputs, &geometry, position));
                     let sum = accumulate.format().decode(accumulate.dot(&a, &b));
-                    epilogue.apply(sum, position)
+                    epilogue.apply(to_f32(sum), position)
                 };
                 positions.par_iter().map(element).collect()
             }
@@ -414,9 +425,21 @@ impl Operation for Gemm {
         Ok(vec![TensorType::new(self.out, shape)])
     }
 
+    fn has_fast_path(&self) -> bool {
+        self.accumulate.as_ref().is_none_or(Plan::exists)
+    }
+
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+        if let Path::Simd(simd) = path {
+            if let Some(y) = Fast::new(self, inputs, simd).evaluate()? {
+                return Ok(vec![y]);
+            }
+        }
         let geometry = Geometry::of(self, inputs);
         let ty = TensorType::new(self.out, geometry.output_shape());
+        if ty.elements()? == 0 {
+            return Ok(vec![Tensor::from_bytes(ty, Vec::new())?]);
+        }
         let Some(accumulate) = &self.accumulate else {
             let y = Tensor::from_fn(ty, path, |i| {
                 self.out.encode(exact::value(self, inputs, &geometry, i).value(), &self.policy(), 0)
@@ -434,7 +457,7 @@ impl Operation for Gemm {
         let y = Tensor::from_fn(ty, path, |i| {
             let (batch, m, n) = geometry.coordinates(i);
             let (a, b) = (&rows[batch * geometry.m + m], &columns[batch * geometry.n + n]);
-            epilogue.apply(accumulate.format().decode(accumulate.dot(a, b)), i)
+            epilogue.apply(to_f32(accumulate.format().decode(accumulate.dot(a, b))), i)
         })?;
         Ok(vec![y])
     }

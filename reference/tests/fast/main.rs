@@ -10,5 +10,6 @@ mod inputs;
 mod memory;
 #[path = "../common/noise.rs"]
 mod noise;
+mod products;
 mod scaled;
 mod support;

@@ -1,7 +1,7 @@
 //! How fast the CPU reference's conversions are, beside those of the crates float8, half and
-//! minifloat: `cargo xtask bench`.
+//! minifloat, and how fast its matrix products: `cargo xtask bench`.
 //!
-//! All are given the same values and run in turn, in one process, over many rounds in rotating
+//! All conversions are given the same values and run in turn, in one process, over many rounds in rotating
 //! order; so a busy machine slows all alike, and ratios hold. 2^20 elements fit a cache, 2^26
 //! do not. Results go to memory that is there already. Peers are used the fastest way that
 //! each offers, in parallel chunks of the reference's own size, and compiled for the processor
@@ -11,6 +11,7 @@
 mod contender;
 mod conversion;
 mod measure;
+mod product;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -27,10 +28,10 @@ use crate::report::{Report, processor};
 #[derive(Parser)]
 #[command(
     bin_name = "cargo xtask bench",
-    about = "Compare the speed of conversions with that of other crates"
+    about = "Measure the speed of conversions, beside other crates, and of matrix products"
 )]
 struct Options {
-    /// Only what contains one of these, like `e4m3fn`, `copy`, `f32-f16/2^26` or `1-thread`
+    /// Only what contains one of these, like `e4m3fn`, `copy`, `f32-f16/2^26`, `product` or `1-thread`
     filters: Vec<String>,
     /// How often each is visited
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
@@ -58,11 +59,13 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let chosen: Vec<_> = settings().into_iter().filter(|setting| options.chooses(&setting.name())).collect();
-    if chosen.is_empty() {
+    let products: Vec<_> = products().into_iter().filter(|it| options.chooses(&it.name())).collect();
+    if chosen.is_empty() && products.is_empty() {
         bail!("no measurement is called like {}; --list names them", options.filters.join(" or "));
     }
     if options.list {
         chosen.iter().for_each(|setting| println!("{}", setting.name()));
+        products.iter().for_each(|setting| println!("{}", setting.name()));
         return Ok(());
     }
     // Before minutes are spent.
@@ -75,11 +78,18 @@ fn run(options: &Options) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(setting.threads).build()?;
         comparisons.push(pool.install(|| setting.measure(options.rounds as usize))?);
     }
+    let mut product_comparisons = Vec::with_capacity(products.len());
+    for setting in products {
+        eprintln!("{}", setting.name());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(setting.threads).build()?;
+        product_comparisons.push(pool.install(|| setting.measure(options.rounds as usize))?);
+    }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         processor: processor(),
         simd: Simd::best().name(),
         comparisons,
+        products: product_comparisons,
     };
     let table = report.markdown();
     print!("{table}");
@@ -98,13 +108,29 @@ impl Options {
     }
 }
 
-/// Every conversion in and out of cache, on one thread and on all.
-fn settings() -> Vec<Setting> {
+/// One thread, and all.
+fn threads() -> Vec<usize> {
     let mut threads = vec![1, available_parallelism().map_or(1, usize::from)];
     threads.dedup();
+    threads
+}
+
+/// Every product in every size.
+fn products() -> Vec<product::Setting> {
+    let mut settings = Vec::new();
+    for size in product::SIZES {
+        for threads in threads() {
+            settings.extend(product::ALL.map(|product| product::Setting { product, size, threads }));
+        }
+    }
+    settings
+}
+
+/// Every conversion in and out of cache.
+fn settings() -> Vec<Setting> {
     let mut settings = Vec::new();
     for log2 in [20, 26] {
-        for &threads in &threads {
+        for threads in threads() {
             settings.extend(conversion::ALL.map(|conversion| Setting { conversion, log2, threads }));
         }
     }

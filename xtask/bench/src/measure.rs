@@ -118,7 +118,7 @@ fn rate(elements: usize, seconds: f64) -> f64 {
 }
 
 /// The upper of the two where there is no middle.
-fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

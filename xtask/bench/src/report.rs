@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::measure::{Comparison, Measured};
+use crate::product;
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +16,7 @@ pub struct Report {
     /// The instruction set of the reference's fast path.
     pub simd: &'static str,
     pub comparisons: Vec<Comparison>,
+    pub products: Vec<product::Comparison>,
 }
 
 impl Report {
@@ -23,12 +25,17 @@ impl Report {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "plumbline {}, {} on {}. 10^9 elements per second, the median of rounds (and the best). \
-             `x` is how many times as fast Plumbline is.",
+            "plumbline {}, {} on {}, the median of rounds (and the best).",
             self.version,
             self.simd,
             self.processor.as_deref().unwrap_or("an unnamed processor"),
         );
+        if !self.comparisons.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nConversions in 10^9 elements per second; `x` is how many times as fast Plumbline is."
+            );
+        }
         let mut shown: Vec<(usize, usize)> = Vec::new();
         for comparison in &self.comparisons {
             let table = (comparison.elements, comparison.threads);
@@ -50,7 +57,30 @@ impl Report {
                 );
             }
         }
+        if !self.products.is_empty() {
+            self.products(&mut text);
+        }
         text
+    }
+
+    fn products(&self, text: &mut String) {
+        let _ = writeln!(text, "\nMatrix products in 10^6 multiply-adds per second:\n");
+        let _ = writeln!(text, "| product | M x N x K | threads | speed |\n|---|---|---|---|");
+        for it in &self.products {
+            let speed = |it: &product::Measured| format!("{} {:.0} ({:.0})", it.name, it.median, it.best);
+            let speeds = it.contenders.iter().map(speed).collect::<Vec<_>>().join(", ");
+            let [m, n, k] = it.size;
+            let _ = writeln!(text, "| {} | {m} x {n} x {k} | {} | {speeds} |", it.product, it.threads);
+        }
+        for it in &self.products {
+            for contender in it.contenders.iter().filter(|contender| contender.differing > 0) {
+                let _ = writeln!(
+                    text,
+                    "\n{} differs from the definition in {} results of {}.",
+                    contender.name, contender.differing, it.product
+                );
+            }
+        }
     }
 
     fn table(&self, text: &mut String, (elements, threads): (usize, usize)) {

@@ -70,6 +70,19 @@ impl Geometry {
         batch * self.n * self.k + if self.transpose_b { n * self.k + k } else { k * self.n + n }
     }
 
+    /// A product's rows of `op(a)`: the index of its first element, from one row to the next,
+    /// and from one k to the next.
+    pub(super) fn rows_of_a(&self, batch: usize) -> (usize, usize, usize) {
+        let (row, k) = if self.transpose_a { (1, self.m) } else { (self.k, 1) };
+        (batch * self.m * self.k, row, k)
+    }
+
+    /// The same of columns of `op(b)`.
+    pub(super) fn columns_of_b(&self, batch: usize) -> (usize, usize, usize) {
+        let (column, k) = if self.transpose_b { (self.k, 1) } else { (1, self.n) };
+        (batch * self.n * self.k, column, k)
+    }
+
     /// The first output position of a row, counted over the batch.
     pub(super) fn first_of_row(&self, row: usize) -> usize {
         row * self.n
