@@ -446,6 +446,10 @@ impl Operation for Gemm {
             })?;
             return Ok(vec![y]);
         };
+        // Rows and columns are found by a position in the output, and here there is none.
+        if geometry.output_shape().contains(&0) {
+            return Ok(vec![Tensor::from_codes(ty, &[])?]);
+        }
         let epilogue = Epilogue::of(self, inputs, &geometry);
         // Every row and column once, as they take part in many elements.
         let (rows, columns) = (geometry.batch * geometry.m, geometry.batch * geometry.n);
