@@ -28,11 +28,13 @@ enum Numbers {
     Sparse,
     /// All fraction bits set, all of one sign: sums as large as they get.
     Full,
+    /// -0 times positive numbers.
+    Vanishing,
     /// Within three binades from that exponent on, a few fraction bits set.
     From(i32),
 }
 
-const NUMBERS: [Numbers; 8] = [
+const NUMBERS: [Numbers; 9] = [
     Numbers::Bits,
     Numbers::Finite,
     Numbers::Moderate,
@@ -41,6 +43,7 @@ const NUMBERS: [Numbers; 8] = [
     Numbers::Huge,
     Numbers::Sparse,
     Numbers::Full,
+    Numbers::Vanishing,
 ];
 
 impl Numbers {
@@ -69,6 +72,8 @@ impl Numbers {
                 let sign = if seed == 2 { format.sign_bit() } else { 0 };
                 sign | (code(format.bias, fraction(u64::MAX)) & !format.sign_bit())
             }
+            Self::Vanishing if seed == 1 => format.sign_bit(),
+            Self::Vanishing => Self::Moderate.code(format, seed, i) & !format.sign_bit(),
             Self::From(exponent) => {
                 let field = format.bias + exponent + (random >> 40) as i32 % 3;
                 code(field, fraction(random) & fraction(random >> 32))
@@ -159,6 +164,20 @@ fn the_ends_of_what_registers_hold() {
 }
 
 #[test]
+fn a_sum_beyond_31_bits() {
+    // The accumulator is almost as large as each of sixteen products of the largest significands.
+    for format in [F16, BF16] {
+        let one = (format.bias as u64) << format.fraction_bits;
+        let largest = one + (1 << format.fraction_bits) - 1;
+        for sign in [0, format.sign_bit()] {
+            let a = tensor(format, &[1, 32], |k| sign | if (1..16).contains(&k) { 0 } else { largest });
+            let b = tensor(format, &[32, 33], |i| if i < 33 { one } else { largest - (i as u64 % 3) });
+            assert_agrees(gemm(format, format, Some(Accumulation::Chain(Block::HOPPER))), &[a, b]);
+        }
+    }
+}
+
+#[test]
 fn instructions_on_accumulators_of_any_size() {
     for instruction in Instruction::ALL {
         let ([a, b], c, shape) = (instruction.operands(), instruction.accumulator(), instruction.shape());
@@ -233,7 +252,7 @@ fn sums_of_every_kind_of_part() {
                 {
                     let sum = Sum { split, each: each.clone(), reduce, partials, sums };
                     let gemm = gemm(F16, F16, Some(Accumulation::Sum(Box::new(sum))));
-                    let numbers = [Numbers::Moderate, Numbers::Bits, Numbers::Sparse];
+                    let numbers = [Numbers::Moderate, Numbers::Bits, Numbers::Sparse, Numbers::Vanishing];
                     assert_products_agree(&gemm, &[[2, 5, 71]], &numbers);
                 }
             }
@@ -260,9 +279,20 @@ fn exact_sums() {
     for (a, b) in OPERANDS.map(|format| (format, format)).into_iter().chain([(E4M3FN, E5M2), (F32, F16)]) {
         assert_products_agree(&gemm(a, b, None), &SHAPES, &NUMBERS);
     }
-    // Beyond what one f64 holds of products of digits.
-    let many = gemm(F16, F16, None);
-    assert_products_agree(&many, &[[1, 1, 20_000]], &[Numbers::Huge, Numbers::Finite]);
+}
+
+#[test]
+fn exact_sums_beyond_what_an_f64_holds() {
+    // Digits as large as they get, up and down again; the first number makes the others long.
+    let k = 19_999;
+    let code = |i: usize| match i {
+        0 => 1f32,
+        i if i <= k / 2 => ((1 << 24) - 1) as f32 * 65536.0,
+        _ => ((1 << 24) - 1) as f32 * -65536.0,
+    };
+    let a = tensor(F32, &[1, k], |i| code(i).to_bits().into());
+    let b = tensor(F32, &[k, 1], |i| code(i).abs().to_bits().into());
+    assert_agrees(gemm(F32, F32, None), &[a, b]);
 }
 
 /// Everything that comes after the sum.

@@ -12,8 +12,10 @@ use rayon::prelude::*;
 
 /// Bits of a digit.
 const DIGIT: u32 = 20;
-/// Digits of an integer at most; what needs more bits is left to the definition.
-const DIGITS: usize = 3;
+/// Bits of an integer at most; a row that needs more is left to the definition.
+const INTEGER: u32 = 52;
+/// Digits of such an integer.
+const DIGITS: usize = INTEGER.div_ceil(DIGIT) as usize;
 /// Products of two digits whose sum an f64 holds.
 const EXACT: usize = 1 << (53 - 2 * DIGIT);
 /// Columns of a panel.
@@ -55,7 +57,6 @@ struct Integers {
 impl Integers {
     /// Groups of `width` rows, their numbers of the same k side by side.
     fn new(factor: &Factor<'_>, k: usize, width: usize, padded: usize) -> Self {
-        let widest = DIGIT * DIGITS as u32 - 8;
         let row = |row: usize| {
             let mut range = Some((i32::MAX, i32::MIN));
             for i in 0..k {
@@ -66,7 +67,7 @@ impl Integers {
                 Some((last, first)) if first < last => (Some(0), 0),
                 Some((last, first)) => {
                     let bits = (first - last + 1) as u32;
-                    if bits <= widest { (Some(last), bits) } else { (None, 0) }
+                    if bits <= INTEGER { (Some(last), bits) } else { (None, 0) }
                 }
             }
         };
