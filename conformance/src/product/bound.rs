@@ -90,10 +90,11 @@ fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f64) -> (boo
     let bound = error + half_ulp;
     let distance = match got_value {
         Value::Nan { .. } => return (false, None),
-        // An infinity stands for the number that is the first beyond the largest.
+        // An infinity stands for every number from the midpoint beyond the largest on.
         Value::Infinite { negative } => {
-            let beyond = max + ulp(out, max);
-            exact.distance(Value::from(if negative { -beyond } else { beyond }))
+            let beyond = max + ulp(out, max) / 2.0;
+            let is_beyond = exact.value().is_negative() == negative && magnitude >= beyond;
+            if is_beyond { 0.0 } else { exact.distance(Value::from(if negative { -beyond } else { beyond })) }
         }
         // A format without infinity, or one that saturates, holds the largest for all beyond.
         got_value if out.storage_bits == 8 && magnitude > max && got_value == right_value => 0.0,
@@ -128,11 +129,14 @@ fn power(exponent: i32) -> f64 {
 /// How far an output may be off before it is rounded to its format: the largest error of any
 /// model, scaled, and that of the epilogue. Infinite where f32 may overflow on the way.
 fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], position: usize) -> f64 {
+    let mut largest_operand = 0f64;
     let terms: Vec<_> = (0..geometry.k)
         .map(|k| {
             let a = accumulate::Term::of(gemm.a, inputs[0].code(geometry.a(position, k)));
             let b = accumulate::Term::of(gemm.b, inputs[1].code(geometry.b(position, k)));
-            Term { magnitude: (a.value.to_f64() * b.value.to_f64()).abs(), exponent: a.exponent + b.exponent }
+            let [x, y] = [a, b].map(|operand| operand.value.to_f64().abs());
+            largest_operand = largest_operand.max(x).max(y);
+            Term { magnitude: x * y, exponent: a.exponent + b.exponent }
         })
         .collect();
     let sum: f64 = terms.iter().map(|term| term.magnitude).sum();
@@ -140,6 +144,13 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
     for model in models {
         let Some(accumulate) = &model.accumulate else { continue };
         let (own, limit) = of_accumulation(accumulate, &terms);
+        if model
+            .operands
+            .is_some_and(|operands| largest_operand >= operands.to.to_f64(operands.to.max_finite()))
+        {
+            // A conversion to nearest may overflow.
+            return f64::INFINITY;
+        }
         let converted = model.operands.map_or(0.0, |operands| {
             let nearest = matches!(operands.rounding, Rounding::NearestEven | Rounding::NearestAway);
             let v = power(-(operands.to.fraction_bits as i32) - i32::from(nearest));

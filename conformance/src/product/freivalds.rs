@@ -51,6 +51,9 @@ struct Integers {
 /// Checks an output. The error says what makes the check impossible for these inputs.
 pub(super) fn check(gemm: &Gemm, inputs: &[Tensor], got: &Tensor, seed: u64) -> Result<Found, String> {
     let geometry = Geometry::of(gemm, inputs);
+    if got.is_empty() {
+        return Ok(Found { rows: 0, examined: Vec::new() });
+    }
     let integers = Integers::of(gemm, inputs, &geometry)?;
     integers.check_range(gemm, &geometry)?;
     let x: Vec<u64> = (0..geometry.n as u64).map(|i| mix(seed, i) % P).collect();
@@ -122,9 +125,6 @@ impl Integers {
     /// Requires sums that no order of accumulation rounds.
     fn check_range(&self, gemm: &Gemm, geometry: &Geometry) -> Result<(), String> {
         let Geometry { batch, m, n, k, .. } = *geometry;
-        if batch * m * n == 0 {
-            return Ok(());
-        }
         let largest = |all: &[i64]| all.iter().map(|x| x.unsigned_abs()).max().unwrap_or(0);
         let sums = (0..batch * m).into_par_iter().map(|row| {
             let first = row * n;
