@@ -101,11 +101,11 @@ enum Output {
 /// The call, or of a large product with few expected elements only these, if the backend can.
 fn call(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Result<Called, BackendError> {
     let Built { inputs, output_strides, .. } = built;
-    if let Some(positions) = sampled(op, built) {
-        if let Some(elements) = subject.backend.elements(op, variant, inputs, &positions)? {
-            let outputs = elements.into_iter().map(Output::Elements).collect();
-            return Ok(Called { outputs, faults: Vec::new(), how: BTreeMap::new() });
-        }
+    if let Some(positions) = sampled(op, built)
+        && let Some(elements) = subject.backend.elements(op, variant, inputs, &positions)?
+    {
+        let outputs = elements.into_iter().map(Output::Elements).collect();
+        return Ok(Called { outputs, faults: Vec::new(), how: BTreeMap::new() });
     }
     let Execution { outputs, faults, how } =
         execute(&*subject.backend, op, variant, inputs, output_strides, subject.contract)?;

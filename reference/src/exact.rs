@@ -130,10 +130,10 @@ impl Exact {
         if !matches!(own, Value::Finite { .. }) || !matches!(factor, Value::Finite { .. }) {
             product.special = own.to_f64() * factor.to_f64();
             // An f64 may not hold the sum; its sign is all that matters beside an infinity.
-            if let (Value::Finite { negative, .. }, Value::Infinite { negative: other }) = (own, factor) {
-                if !zero(own) {
-                    product.special = if negative == other { f64::INFINITY } else { f64::NEG_INFINITY };
-                }
+            if let (Value::Finite { negative, .. }, Value::Infinite { negative: other }) = (own, factor)
+                && !zero(own)
+            {
+                product.special = if negative == other { f64::INFINITY } else { f64::NEG_INFINITY };
             }
             return product;
         }

@@ -197,10 +197,8 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
         // Products of scales may be subnormal.
         error += power(-148);
     }
-    if !(magnitude < power(127)) {
-        return f64::INFINITY;
-    }
-    error * (1.0 + power(-30))
+    let in_range = magnitude < power(127);
+    if in_range { error * (1.0 + power(-30)) } else { f64::INFINITY }
 }
 
 /// The error of an order of accumulation, and the largest magnitude of a sum on the way.

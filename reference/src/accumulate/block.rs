@@ -143,10 +143,11 @@ impl Block {
         }
         let policy = Policy { rounding, overflow: Overflow::ToInfOrNan, ..Policy::IEEE };
         // Cut toward zero, a sum beyond the largest number is infinite all the same.
-        if let Value::Finite { negative, significand, exponent } = value {
-            if significand > 0 && exponent + significand.ilog2() as i32 > format.max_exponent() {
-                return format.encode(Value::Infinite { negative }, &policy, 0);
-            }
+        if let Value::Finite { negative, significand, exponent } = value
+            && significand > 0
+            && exponent + significand.ilog2() as i32 > format.max_exponent()
+        {
+            return format.encode(Value::Infinite { negative }, &policy, 0);
         }
         let code = format.encode(value, &policy, 0);
         if code == format.sign_bit() { 0 } else { code }

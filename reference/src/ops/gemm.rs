@@ -267,10 +267,10 @@ impl Gemm {
     /// If the inputs do not fit the signature or a position is outside the output.
     #[must_use]
     pub fn at(&self, inputs: &[Tensor], positions: &[usize], path: Path) -> Vec<u64> {
-        if let Path::Simd(simd) = path {
-            if let Some(elements) = Fast::new(self, inputs, simd).at(positions) {
-                return elements;
-            }
+        if let Path::Simd(simd) = path
+            && let Some(elements) = Fast::new(self, inputs, simd).at(positions)
+        {
+            return elements;
         }
         let geometry = Geometry::of(self, inputs);
         match &self.accumulate {
@@ -430,10 +430,10 @@ impl Operation for Gemm {
     }
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
-        if let Path::Simd(simd) = path {
-            if let Some(y) = Fast::new(self, inputs, simd).evaluate()? {
-                return Ok(vec![y]);
-            }
+        if let Path::Simd(simd) = path
+            && let Some(y) = Fast::new(self, inputs, simd).evaluate()?
+        {
+            return Ok(vec![y]);
         }
         let geometry = Geometry::of(self, inputs);
         let ty = TensorType::new(self.out, geometry.output_shape());

@@ -44,10 +44,10 @@ impl Operation for Mma {
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let Shape { m, n, k } = self.instruction.shape();
         let (formats, arithmetic) = (self.instruction.operands(), self.instruction.arithmetic());
-        if let Path::Simd(simd) = path {
-            if let Some(d) = self.evaluate_fast(inputs, simd)? {
-                return Ok(vec![d]);
-            }
+        if let Path::Simd(simd) = path
+            && let Some(d) = self.evaluate_fast(inputs, simd)?
+        {
+            return Ok(vec![d]);
         }
         let [a, b] = [0, 1]
             .map(|i| -> Vec<_> { inputs[i].codes().map(|code| Operand::of(formats[i], code)).collect() });

@@ -75,6 +75,8 @@ macro_rules! operations {
         /// An operation with its parameters.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case", deny_unknown_fields)]
+        // Operations are few and rarely moved.
+        #[allow(clippy::large_enum_variant)]
         pub enum Op {
             $($(#[$doc])* $Type($Type),)*
         }

@@ -330,9 +330,8 @@ const EPILOGUES: [EpilogueOrder; 4] = [
 fn epilogues_batches_and_transposes() {
     for accumulate in [None, Some(Accumulation::Fma), Some(Accumulation::Chain(Block::HOPPER_FP8))] {
         for out in [F32, F16, BF16, E4M3FN, E5M2] {
-            for transposes in 0..4 {
+            for (transposes, epilogue) in EPILOGUES.into_iter().enumerate() {
                 let (transpose_a, transpose_b) = (transposes & 1 == 1, transposes & 2 == 2);
-                let epilogue = EPILOGUES[transposes];
                 let gemm = Gemm { out, transpose_a, transpose_b, epilogue, ..dressed(accumulate.clone()) };
                 let (m, n, k) = (4, 33, 50);
                 let a = if transpose_a { [2, k, m] } else { [2, m, k] };
