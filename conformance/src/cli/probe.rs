@@ -37,6 +37,10 @@ struct GemmArgs {
     /// The variant of the backend; default: its usual one
     #[arg(long)]
     variant: Option<String>,
+    /// Name the ways in which the backend can make the product, cuBLASLt's algorithms for the
+    /// shape among them, and probe none
+    #[arg(long)]
+    list: bool,
     /// The parameters of `gemm` as YAML or JSON: "{a: f16, b: f16, out: f32}"; default: these, and for the CPU one
     /// chain of Hopper's blocks
     #[arg(long, value_name = "YAML", value_parser = parse_op)]
@@ -86,6 +90,13 @@ pub(super) fn run(args: &ProbeArgs) -> anyhow::Result<u8> {
     };
     let extents = Extents { m: args.m, n: args.n, k: args.k };
     let target = Target::new(backend.as_ref(), &variant, gemm, extents).map_err(with_flag)?;
+    if args.list {
+        for (way, how) in target.ways().map_err(with_flag)? {
+            let how: Vec<_> = how.into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+            super::print(&format!("{way:<24} {}", how.join(", ")))?;
+        }
+        return Ok(0);
+    }
     let found = find(&target).map_err(with_flag)?;
     if let Some(file) = &args.json {
         let json = serde_json::to_string_pretty(&found)? + "\n";

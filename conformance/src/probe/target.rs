@@ -1,9 +1,11 @@
 //! The product under probe, and how dot products are put into it.
 
 use super::ProbeError;
+use plumbline_reference::backend::{Layout, Staged, Stream};
 use plumbline_reference::format::{F32, Format, Policy, TF32, Value};
 use plumbline_reference::ops::{Compute, Gemm, GemmScale, Op, Operation as _};
 use plumbline_reference::{Backend, BackendError, Path, Tensor, TensorType};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Extents of a product.
@@ -57,14 +59,37 @@ impl<'a> Target<'a> {
         let target = Self { backend, variant, gemm, extents, calls: AtomicUsize::new(0) };
         let op = Op::from(target.gemm.clone());
         backend.supports(&op).map_err(BackendError::from)?;
-        let known = backend.variants(&op);
-        if !known.iter().any(|name| name == variant) {
+        let types = target.types();
+        op.signature(&types).map_err(BackendError::from)?;
+        let known = backend.ways(&op, &types)?;
+        if !known.iter().any(|name| name == variant)
+            && !backend.variants(&op).iter().any(|name| name == variant)
+        {
             let variant = variant.to_owned();
             return Err(BackendError::Variant { op: op.name(), variant, known }.into());
         }
-        let types: Vec<_> = target.gemm.input_names().iter().map(|name| target.input_type(name)).collect();
-        op.signature(&types).map_err(BackendError::from)?;
         Ok(target)
+    }
+
+    /// Types of the inputs.
+    fn types(&self) -> Vec<TensorType> {
+        self.gemm.input_names().iter().map(|name| self.input_type(name)).collect()
+    }
+
+    /// Every way in which the backend can make this product, and how it describes each.
+    pub fn ways(&self) -> Result<Vec<(String, BTreeMap<String, String>)>, ProbeError> {
+        let (op, types) = (Op::from(self.gemm.clone()), self.types());
+        let zeros = types.iter().map(|ty| Tensor::from_fn(ty.clone(), Path::fastest(), |_| 0));
+        let inputs = zeros.collect::<Result<Vec<_>, _>>().map_err(BackendError::from)?;
+        let describe = |way: String| {
+            if !self.backend.stepwise() {
+                return Ok((way, BTreeMap::new()));
+            }
+            let staged = Staged::new(self.backend, &op, &inputs, Layout::contiguous)?;
+            let how = staged.with_call(&op, &way, Stream::default(), |call| self.backend.describe(call))?;
+            Ok((way, how))
+        };
+        self.backend.ways(&op, &types)?.into_iter().map(describe).collect()
     }
 
     /// The operation.

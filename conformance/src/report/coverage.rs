@@ -20,6 +20,8 @@ pub struct Coverage {
     pub seconds: f64,
     /// Trials by backend with variant, then by operation.
     pub trials: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Matrix products by the model that explains them.
+    pub explained: BTreeMap<String, usize>,
     /// Cases that a backend does not do, by backend and its reason.
     pub unsupported: BTreeMap<String, BTreeMap<String, usize>>,
     /// What was not covered, and why.
@@ -37,6 +39,12 @@ impl Coverage {
             let backend = format!("{}/{}", verdict.backend, verdict.variant);
             *coverage.trials.entry(backend).or_default().entry(verdict.op.name().to_owned()).or_default() +=
                 1;
+        }
+        let explained = verdicts.iter().flat_map(|verdict| &verdict.outputs).filter(|output| output.ok);
+        for explanation in explained.filter_map(|output| output.explanation.as_ref()) {
+            // Without how many others give the same bits.
+            let model = explanation.split(" (").next().unwrap_or(explanation);
+            *coverage.explained.entry(model.to_owned()).or_default() += 1;
         }
         coverage.unsupported = registry.left_out.unsupported.clone();
         coverage.not_covered = not_covered(&registry.left_out, verdicts, cuda);
@@ -109,6 +117,14 @@ impl fmt::Display for Coverage {
         for (backend, operations) in &self.trials {
             let operations: Vec<_> = operations.iter().map(|(op, count)| format!("{op} {count}")).collect();
             writeln!(f, "  {backend:<18} {}", operations.join(", "))?;
+        }
+        if !self.explained.is_empty() {
+            writeln!(f, "explained by:")?;
+            let mut models: Vec<_> = self.explained.iter().collect();
+            models.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+            for (model, count) in models {
+                writeln!(f, "  {count:>5} {model}")?;
+            }
         }
         writeln!(f, "not covered:")?;
         for line in &self.not_covered {
