@@ -67,24 +67,32 @@ fn family(gemm: &Gemm) -> Family {
     }
 }
 
-/// The tensor cores' blocks of a family, each with the architecture that has it, the newest
-/// first.
+/// The tensor cores' blocks of a family: those of the architecture, or of all where it is
+/// not known or has none that is, the newest first.
 fn blocks(family: Family, architecture: Option<&str>) -> Vec<(&'static str, Block)> {
-    let rows: &[(&str, &str)] = match family {
-        Family::Fp8 => &[("hopper_fp8", "sm_90"), ("ada_fp8", "sm_89"), ("blackwell_fp8", "sm_120")],
+    const AMPERE_AND_ADA: &[&str] = &["sm_80", "sm_86", "sm_87", "sm_89"];
+    const HOPPER_AND_BLACKWELL: &[&str] = &["sm_90", "sm_120"];
+    let rows: &[(&str, &[&str])] = match family {
+        Family::Fp8 => &[("hopper_fp8", &["sm_90"]), ("ada_fp8", &["sm_89"]), ("blackwell_fp8", &["sm_120"])],
         Family::F16 => &[
-            ("hopper_f16", "sm_90"),
-            ("ampere_f16", "sm_80"),
-            ("turing_f16", "sm_75"),
-            ("volta_f16", "sm_70"),
+            ("hopper_f16", HOPPER_AND_BLACKWELL),
+            ("ampere_f16", AMPERE_AND_ADA),
+            ("turing_f16", &["sm_75"]),
+            ("volta_f16", &["sm_70", "sm_72"]),
         ],
-        Family::Tf32 => &[("hopper_tf32", "sm_90"), ("ampere_tf32", "sm_80")],
-        Family::Half => &[("hopper", "sm_90"), ("ampere", "sm_80"), ("turing", "sm_75"), ("volta", "sm_70")],
+        Family::Tf32 => &[("hopper_tf32", HOPPER_AND_BLACKWELL), ("ampere_tf32", AMPERE_AND_ADA)],
+        Family::Half => &[
+            ("hopper", HOPPER_AND_BLACKWELL),
+            ("ampere", AMPERE_AND_ADA),
+            ("turing", &["sm_75"]),
+            ("volta", &["sm_70", "sm_72"]),
+        ],
         Family::F32 => &[],
     };
-    let here = |of: &str| architecture.is_none_or(|own| own == of);
-    let rows = rows.iter().filter(|(_, of)| here(of));
-    rows.filter_map(|(name, _)| Block::NAMED.into_iter().find(|(row, _)| row == name)).collect()
+    let here: Vec<_> =
+        rows.iter().filter(|(_, of)| architecture.is_none_or(|own| of.contains(&own))).collect();
+    let rows = if here.is_empty() { rows.iter().collect() } else { here };
+    rows.into_iter().filter_map(|(name, _)| Block::NAMED.into_iter().find(|(row, _)| row == name)).collect()
 }
 
 const FMA: &str = "fma in ascending k";
