@@ -71,7 +71,9 @@ pub(super) fn ask(target: &Target<'_>, blocks: &Blocks) -> Result<BlockFindings,
     let highest = formats.map(|format| exponents(format).0);
     let room = if target.gemm().out == F16 { 12 } else { 60 };
     let large = (highest[0] + highest[1] - 1).min(room);
-    let products = blocks.first.len();
+    // The first block may be the rest of a tile, and so may the last.
+    let lengths = [Some(&blocks.first), blocks.next.as_ref(), Some(&blocks.last)];
+    let products = lengths.into_iter().flatten().map(Vec::len).max().unwrap_or(0);
     let mut asker = Asker { target, blocks, formats, large, answers: Vec::new() };
     let is_whole = products == target.extents().k;
     let shown = if is_whole { format!("at least {products}") } else { products.to_string() };

@@ -247,20 +247,23 @@ fn split(gemm: &Gemm, model: &Model, family: Family, parts: usize, k: usize) -> 
 
 /// Matrix-vector kernels: k dealt to lanes.
 fn by_lanes() -> Vec<Model> {
-    let lanes = |parts, run| Split::Interleaved { parts, run };
-    let runs = |parts| Split::Contiguous { parts, granule: 1 };
-    let halves = |split| Sum { reduce: Reduce::Halves, ..Sum::new(split, Accumulation::Fma) };
+    let dealt = |parts, run| Split::Interleaved { parts, run };
     let mut models = Vec::new();
     for (chunk, per_lane) in [(512, 32), (256, 16)] {
         let lane = Sum::new(Split::Every(per_lane), Accumulation::Fma);
         let name = format!("16 lanes, each summed in chunks of {chunk} of K, added in order");
-        models.push(Model::new(name, Sum::new(lanes(16, 1), lane.into())));
+        models.push(Model::new(name, Sum::new(dealt(16, 1), lane.into())));
     }
-    for count in [32, 16, 2] {
-        let name = format!("{count} lanes by k mod {count}, added in halves");
-        models.push(Model::new(name, halves(lanes(count, 1))));
-        models
-            .push(Model::new(format!("{count} lanes of contiguous k, added in halves"), halves(runs(count))));
+    for count in [32, 16, 2, 4, 8, 64, 128, 256] {
+        let contiguous = Split::Contiguous { parts: count, granule: 1 };
+        let runs = [1, 2, 4].map(|run| (format!("{count} lanes by runs of {run}"), dealt(count, run)));
+        for (name, split) in [(format!("{count} lanes of contiguous k"), contiguous)].into_iter().chain(runs)
+        {
+            for (reduce, words) in [(Reduce::Halves, "in halves"), (Reduce::Ascending, "in order")] {
+                let sum = Sum { reduce, ..Sum::new(split, Accumulation::Fma) };
+                models.push(Model::new(format!("{name}, added {words}"), sum));
+            }
+        }
     }
     models
 }
