@@ -15,7 +15,7 @@ fn targets() -> Vec<Target> {
     Targets::new(&[Subject::foreign(Cpu)], |_, _| Vec::new()).targets
 }
 
-fn samples(target: &Target, count: usize) -> Vec<Sample> {
+pub(super) fn samples(target: &Target, count: usize) -> Vec<Sample> {
     let config = Config { failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
