@@ -68,7 +68,7 @@ fn every_fault_is_found_shrunk_written_and_replayed() {
             missed.push(id);
             continue;
         };
-        assert_eq!(finding.sample.x.len(), fewest_elements(id), "{id}: {:?}", finding.sample);
+        assert_eq!(finding.sample.codes[0].len(), fewest_elements(id), "{id}: {:?}", finding.sample);
 
         let target = &targets(&subject).targets[0];
         let regression = record(folder.path(), target, &finding).unwrap();
@@ -98,7 +98,10 @@ fn a_panic_is_a_finding() {
     });
     let subject = Subject::foreign(backend);
     let finding = find(&subject, 0).unwrap();
-    assert!(finding.sample.x.len() == 1 && F32.decode(finding.sample.x[0]).is_nan(), "{finding:?}");
+    assert!(
+        finding.sample.codes[0].len() == 1 && F32.decode(finding.sample.codes[0][0]).is_nan(),
+        "{finding:?}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let regression = record(folder.path(), &targets(&subject).targets[0], &finding).unwrap();
     assert!(regression.case.spec.about.as_ref().unwrap().contains("panicked: no NaN here"));
@@ -116,7 +119,7 @@ fn a_seed_stands_for_a_finding() {
 #[test]
 fn targets_of_one_seed_try_different_samples() {
     let of = |id| find(&subject(catalogue().into_iter().find(|fault| fault.id == id).unwrap()), 0).unwrap();
-    assert_ne!(of("e2m1-ties-away").original.x, of("e2m1-ties-toward-zero").original.x);
+    assert_ne!(of("e2m1-ties-away").original.codes, of("e2m1-ties-toward-zero").original.codes);
 }
 
 /// A folder with the project's fixtures, without regressions.

@@ -188,8 +188,8 @@ fn report(
     text += &format!(
         "found      sample {}, {} elements shrunk to {}\n",
         finding.iteration,
-        finding.original.x.len(),
-        finding.sample.x.len()
+        finding.original.elements(),
+        finding.sample.elements()
     );
     Ok(text)
 }

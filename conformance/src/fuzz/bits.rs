@@ -29,7 +29,7 @@ impl Random {
     }
 
     /// One of the values; `None` of none.
-    fn pick<T: Copy>(&mut self, values: &[T]) -> Option<T> {
+    pub(super) fn pick<T: Copy>(&mut self, values: &[T]) -> Option<T> {
         if values.is_empty() { None } else { Some(values[self.below(values.len())]) }
     }
 }

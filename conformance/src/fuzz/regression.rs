@@ -130,11 +130,13 @@ fn operation(sample: &Sample) -> Result<String, RegressionError> {
     Ok(json.replace('"', "").replace(':', ": ").replace(',', ", "))
 }
 
-/// Formats, and a hash of the call, so that the name stands for it.
+/// Formats or the instruction, and a hash of the call, so that the name stands for it.
 fn name(sample: &Sample, op: &str, inputs: &[Tensor]) -> String {
     let written = serde_json::to_value(&sample.op).unwrap_or_default();
     let fields = &written[sample.op.name()];
-    let formats = ["from", "to", "format"].into_iter().filter_map(|field| fields[field].as_str());
+    let formats = ["from", "to", "format", "instruction", "a", "b", "out"]
+        .into_iter()
+        .filter_map(|field| fields[field].as_str());
     let mut call = op.to_owned();
     for input in inputs {
         let _ = write!(call, "{:?}{:?}", input.shape(), hex(input));

@@ -1,5 +1,6 @@
 //! One call: an operation and its inputs.
 
+use super::product;
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -11,14 +12,11 @@ use plumbline_reference::{DType, Path, Tensor, TensorError, TensorType};
 pub struct Sample {
     /// The operation.
     pub op: Op,
-    /// Shape of the first input.
+    /// Shape of the first input; of a product its extents: M, N and K with a batch in front,
+    /// or how many tiles.
     pub shape: Vec<usize>,
-    /// The first input.
-    pub x: Vec<u64>,
-    /// The scales, or the absmaxes, where the operation takes some.
-    pub scales: Vec<u64>,
-    /// The random words, where it takes some.
-    pub random: Vec<u64>,
+    /// The codes of each input.
+    pub codes: Vec<Vec<u64>>,
 }
 
 /// What inputs an operation takes.
@@ -60,7 +58,7 @@ impl Parts {
             Op::ScaledDecode(op) => {
                 Self { from: Some(op.from), granularity: op.granularity, scaled: true, ..none }
             }
-            // `format_info` has no inputs; others are not fuzzed.
+            // `format_info` has no inputs; those of products are in `product`.
             _ => none,
         }
     }
@@ -86,24 +84,16 @@ impl Parts {
 }
 
 impl Sample {
+    /// How many elements all inputs have together.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.codes.iter().map(Vec::len).sum()
+    }
+
     /// The inputs as tensors.
     pub fn inputs(&self) -> Result<Vec<Tensor>, TensorError> {
-        let parts = Parts::of(&self.op);
-        let mut inputs = Vec::new();
-        let mut push = |dtype: DType, shape: &[usize], codes: &[u64]| -> Result<(), TensorError> {
-            inputs.push(Tensor::from_codes(TensorType::new(dtype, shape), codes)?);
-            Ok(())
-        };
-        if let Some(from) = parts.from {
-            push(from.into(), &self.shape, &self.x)?;
-        }
-        if parts.scaled {
-            push(F32.into(), &parts.scale_shape(&self.shape), &self.scales)?;
-        }
-        if parts.stochastic {
-            push(DType::U32, &self.shape, &self.random)?;
-        }
-        Ok(inputs)
+        let types = types(&self.op, &self.shape).into_iter();
+        types.zip(&self.codes).map(|(ty, codes)| Tensor::from_codes(ty, codes)).collect()
     }
 
     /// The inputs and what is right by the definition.
@@ -127,4 +117,16 @@ impl Sample {
             self.op.signature(&types).is_ok()
         })
     }
+}
+
+/// Types of the inputs.
+pub(super) fn types(op: &Op, shape: &[usize]) -> Vec<TensorType> {
+    if let Some(inputs) = product::inputs(op) {
+        return inputs.iter().map(|input| input.ty(shape)).collect();
+    }
+    let parts = Parts::of(op);
+    let x = parts.from.map(|from| TensorType::new(from, shape));
+    let scales = parts.scaled.then(|| TensorType::new(F32, parts.scale_shape(shape)));
+    let random = parts.stochastic.then(|| TensorType::new(DType::U32, shape));
+    x.into_iter().chain(scales).chain(random).collect()
 }

@@ -1,9 +1,10 @@
 //! Shrinking: fewer elements, then default parameters, then fewer bits set, over and
 //! over until nothing simpler is left to try.
 
-use super::sample::{Parts, Sample};
+use super::product;
+use super::sample::{Parts, Sample, types};
 use super::target::Scope;
-use plumbline_reference::format::F32;
+use plumbline_reference::DType;
 use plumbline_reference::ops::{Granularity, Op};
 use proptest::strategy::ValueTree;
 use std::fmt;
@@ -53,18 +54,14 @@ enum Edit {
     Flatten,
     /// A parameter at its default.
     Parameter(String),
-    /// An element as zero.
-    Zero(usize),
+    /// A product without some of its rows, columns, depth, batch or tiles.
+    DropSlices { dimension: usize, from: usize, count: usize },
+    /// A product in a simpler order of accumulation, the n-th of those there are.
+    Accumulation(usize),
+    /// Elements of an input as they are at their simplest.
+    Simplest { input: usize, from: usize, count: usize },
     /// A bit of an element cleared.
-    ClearBit(usize, u64),
-    /// A scale of 1.
-    UnitScale(usize),
-    /// A bit of a scale cleared.
-    ClearScaleBit(usize, u64),
-    /// A random word of zero.
-    NoRandom(usize),
-    /// A bit of a random word cleared.
-    ClearRandomBit(usize, u64),
+    ClearBit { input: usize, i: usize, bit: u64 },
 }
 
 impl<'a> Shrinking<'a> {
@@ -123,27 +120,43 @@ impl ValueTree for Shrinking<'_> {
 }
 
 fn edits(sample: &Sample) -> Vec<Edit> {
-    let parts = Parts::of(&sample.op);
-    let groups = parts.groups(&sample.shape);
-    let extent = sample.x.len().checked_div(groups).unwrap_or(0);
-    let mut edits: Vec<_> = chunks(groups).map(|(from, count)| Edit::DropGroups { from, count }).collect();
-    edits.extend(chunks(extent).map(|(from, count)| Edit::DropColumns { from, count }));
+    let mut edits = Vec::new();
+    if product::inputs(&sample.op).is_some() {
+        for (dimension, &extent) in sample.shape.iter().enumerate() {
+            edits.extend(chunks(extent).map(|(from, count)| Edit::DropSlices { dimension, from, count }));
+        }
+    } else {
+        let parts = Parts::of(&sample.op);
+        let groups = parts.groups(&sample.shape);
+        let extent = sample.shape.iter().product::<usize>().checked_div(groups).unwrap_or(0);
+        edits.extend(chunks(groups).map(|(from, count)| Edit::DropGroups { from, count }));
+        edits.extend(chunks(extent).map(|(from, count)| Edit::DropColumns { from, count }));
+    }
     edits.push(Edit::Flatten);
     edits.extend(parameters(&sample.op).into_iter().map(Edit::Parameter));
-    for (i, &code) in sample.scales.iter().enumerate().filter(|&(_, &code)| code != ONE) {
-        edits.push(Edit::UnitScale(i));
-        edits.extend(bits(code, F32.sign_bit()).map(|bit| Edit::ClearScaleBit(i, bit)));
-    }
-    let sign = parts.from.map_or(0, |from| from.sign_bit());
-    for (i, &code) in sample.x.iter().enumerate().filter(|&(_, &code)| code != 0) {
-        edits.push(Edit::Zero(i));
-        edits.extend(bits(code, sign).map(|bit| Edit::ClearBit(i, bit)));
-    }
-    for (i, &code) in sample.random.iter().enumerate().filter(|&(_, &code)| code != 0) {
-        edits.push(Edit::NoRandom(i));
-        edits.extend(bits(code, 0).map(|bit| Edit::ClearRandomBit(i, bit)));
+    edits.extend((0..product::simpler(&sample.op).len()).map(Edit::Accumulation));
+    for (input, (ty, codes)) in types(&sample.op, &sample.shape).iter().zip(&sample.codes).enumerate() {
+        let sign = match ty.dtype {
+            DType::Float(format) => format.sign_bit(),
+            _ => 0,
+        };
+        let simplest = simplest(&sample.op, input);
+        edits.extend(chunks(codes.len()).map(|(from, count)| Edit::Simplest { input, from, count }));
+        for (i, &code) in codes.iter().enumerate().filter(|&(_, &code)| code != simplest) {
+            edits.push(Edit::Simplest { input, from: i, count: 1 });
+            edits.extend(bits(code, sign).map(|bit| Edit::ClearBit { input, i, bit }));
+        }
     }
     edits
+}
+
+/// The simplest element of an input: 1 for scales, otherwise 0.
+fn simplest(op: &Op, input: usize) -> u64 {
+    let is_scale = match product::inputs(op) {
+        Some(inputs) => inputs.get(input).is_some_and(product::Input::is_scale),
+        None => Parts::of(op).scaled && input == 1,
+    };
+    if is_scale { ONE } else { 0 }
 }
 
 /// A scale of 1.
@@ -186,54 +199,51 @@ impl Edit {
                 keep(sample, |_, column| !(from..from + count).contains(&column))
             }
             Self::Flatten => keep(sample, |_, _| true),
-            Self::Parameter(ref name) => {
-                let op = at_default(&sample.op, name)?;
-                let parts = Parts::of(&op);
-                let random = if parts.stochastic { sample.random.clone() } else { Vec::new() };
-                let scales = sample.scales.clone();
-                Some(Sample { op, shape: sample.shape.clone(), x: sample.x.clone(), scales, random })
+            Self::Parameter(ref name) => with_op(sample, at_default(&sample.op, name)?),
+            Self::DropSlices { dimension, from, count } => {
+                product::keep(sample, dimension, |i| !(from..from + count).contains(&i))
             }
-            Self::Zero(i) => with_x(sample, i, |_| 0),
-            Self::ClearBit(i, bit) => with_x(sample, i, |code| code & !bit),
-            Self::UnitScale(i) => with_scale(sample, i, |_| ONE),
-            Self::ClearScaleBit(i, bit) => {
-                with_scale(sample, i, |code| if code == ONE { code } else { code & !bit })
+            Self::Accumulation(i) => {
+                let op = product::simpler(&sample.op).into_iter().nth(i)?;
+                Some(Sample { op, ..sample.clone() })
             }
-            Self::NoRandom(i) => with_random(sample, i, |_| 0),
-            Self::ClearRandomBit(i, bit) => with_random(sample, i, |word| word & !bit),
+            Self::Simplest { input, from, count } => {
+                let simplest = simplest(&sample.op, input);
+                let mut sample = sample.clone();
+                let codes = sample.codes.get_mut(input)?;
+                let end = codes.len().min(from + count);
+                codes.get_mut(from..end)?.fill(simplest);
+                Some(sample)
+            }
+            Self::ClearBit { input, i, bit } => {
+                let simplest = simplest(&sample.op, input);
+                let mut sample = sample.clone();
+                let code = sample.codes.get_mut(input)?.get_mut(i)?;
+                *code = if *code == simplest { simplest } else { *code & !bit };
+                Some(sample)
+            }
         }
     }
 }
 
-fn with_x(sample: &Sample, i: usize, change: impl Fn(u64) -> u64) -> Option<Sample> {
-    let mut sample = sample.clone();
-    changed(sample.x.get_mut(i)?, change)?;
-    Some(sample)
-}
-
-fn with_scale(sample: &Sample, i: usize, change: impl Fn(u64) -> u64) -> Option<Sample> {
-    let mut sample = sample.clone();
-    changed(sample.scales.get_mut(i)?, change)?;
-    Some(sample)
-}
-
-fn with_random(sample: &Sample, i: usize, change: impl Fn(u64) -> u64) -> Option<Sample> {
-    let mut sample = sample.clone();
-    changed(sample.random.get_mut(i)?, change)?;
-    Some(sample)
-}
-
-fn changed(code: &mut u64, change: impl Fn(u64) -> u64) -> Option<()> {
-    let before = std::mem::replace(code, change(*code));
-    (*code != before).then_some(())
+/// The sample with other parameters, whose inputs it has.
+fn with_op(sample: &Sample, op: Op) -> Option<Sample> {
+    if product::inputs(&op).is_some() {
+        return product::with_op(sample, op);
+    }
+    let count = types(&op, &sample.shape).len();
+    Some(Sample { op, shape: sample.shape.clone(), codes: sample.codes.get(..count)?.to_vec() })
 }
 
 /// The sample with some of its groups and of the elements of each, in as few dimensions
 /// as its operation allows. Never without any element.
 fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample> {
+    if product::inputs(&sample.op).is_some() {
+        return product::flat(sample);
+    }
     let parts = Parts::of(&sample.op);
     let groups = parts.groups(&sample.shape);
-    let extent = sample.x.len().checked_div(groups).filter(|&extent| extent > 0)?;
+    let extent = sample.codes.first()?.len().checked_div(groups).filter(|&extent| extent > 0)?;
     // Dropping columns drops them from every group, so the first of each is telling.
     let kept_groups: Vec<_> =
         (0..groups).filter(|&group| (0..extent).any(|column| keeps(group, column))).collect();
@@ -251,12 +261,8 @@ fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample>
         Granularity::Row => vec![kept_groups.len(), columns.len()],
         Granularity::Block(n) => vec![1, kept_groups.len() * n],
     };
-    let scales = kept_groups.iter().filter_map(|&group| sample.scales.get(group).copied()).collect();
-    Some(Sample {
-        op: sample.op.clone(),
-        shape,
-        x: select(&sample.x),
-        scales,
-        random: select(&sample.random),
-    })
+    let of_groups = |scales: &[u64]| kept_groups.iter().filter_map(|&i| scales.get(i).copied()).collect();
+    let codes = sample.codes.iter().enumerate();
+    let codes = codes.map(|(i, codes)| if parts.scaled && i == 1 { of_groups(codes) } else { select(codes) });
+    Some(Sample { op: sample.op.clone(), shape, codes: codes.collect() })
 }

@@ -2,6 +2,7 @@
 
 use super::bits::{Pool, Random, rounding_word, scale};
 use super::operation::Kind;
+use super::product;
 use super::sample::{Parts, Sample};
 use super::shape::shapes;
 use super::shrink::Shrinking;
@@ -55,6 +56,10 @@ impl<'a> Samples<'a> {
     }
 
     fn fill(&self, op: Op, shape: Vec<usize>, pattern: Pattern, seed: u64) -> Sample {
+        if product::inputs(&op).is_some() {
+            let codes = product::fill(&op, &shape, seed);
+            return Sample { op, shape, codes };
+        }
         let parts = Parts::of(&op);
         let mut random = Random::new(seed);
         let count = if parts.from.is_some() { shape.iter().product() } else { 0 };
@@ -68,9 +73,11 @@ impl<'a> Samples<'a> {
                 units.get(i.checked_div(extent)?).copied().flatten()
             })
         });
-        let words = if parts.stochastic { count } else { 0 };
-        let random = (0..words).map(|_| rounding_word(&mut random)).collect();
-        Sample { op, shape, x, scales, random }
+        let words = (0..if parts.stochastic { count } else { 0 }).map(|_| rounding_word(&mut random));
+        let is_there = [parts.from.is_some(), parts.scaled, parts.stochastic];
+        let codes = [x, scales, words.collect()].into_iter().zip(is_there);
+        let codes = codes.filter_map(|(codes, is_there)| is_there.then_some(codes)).collect();
+        Sample { op, shape, codes }
     }
 }
 
@@ -138,7 +145,11 @@ impl<'a> Strategy for Samples<'a> {
 
     fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
         let op = self.operation(runner)?;
-        let shape = shapes(Parts::of(&op).granularity).new_tree(runner)?.current();
+        let shapes = match product::inputs(&op) {
+            Some(_) => product::shapes(&op),
+            None => shapes(Parts::of(&op).granularity),
+        };
+        let shape = shapes.new_tree(runner)?.current();
         let pattern = patterns().new_tree(runner)?.current();
         let seed = any::<u64>().new_tree(runner)?.current();
         Ok(Shrinking::new(self.scope, self.fill(op, shape, pattern, seed)))

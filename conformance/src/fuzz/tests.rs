@@ -15,7 +15,7 @@ fn targets() -> Vec<Target> {
     Targets::new(&[Subject::foreign(Cpu)], |_, _| Vec::new()).targets
 }
 
-fn samples(target: &Target, count: usize) -> Vec<Sample> {
+pub(super) fn samples(target: &Target, count: usize) -> Vec<Sample> {
     let config = Config { failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
@@ -63,7 +63,7 @@ fn samples_have_many_parameters_shapes_and_values() {
     let distinct = |of: &dyn Fn(&Sample) -> String| samples.iter().map(of).collect::<BTreeSet<_>>().len();
     assert!(distinct(&|sample| format!("{:?}", sample.op)) > 300);
     assert!(distinct(&|sample| format!("{:?}", sample.shape)) > 100);
-    assert!(distinct(&|sample| format!("{:?}", sample.x)) > 800);
+    assert!(distinct(&|sample| format!("{:?}", sample.codes)) > 800);
     let stochastic = |sample: &&Sample| Parts::of(&sample.op).stochastic;
     assert!(samples.iter().filter(stochastic).count() > 50);
 }
@@ -79,7 +79,7 @@ fn many_scaled_elements_land_at_midpoints() {
             continue;
         }
         let inputs = sample.inputs().unwrap();
-        for i in 0..sample.x.len() {
+        for i in 0..sample.codes[0].len() {
             let Some(scaled) = sample.op.exact(&inputs, 0, i).filter(|x| x.is_finite() && *x != 0.0) else {
                 continue;
             };
@@ -102,16 +102,11 @@ fn one_element_and_the_simplest_bits_are_left() {
     x[217] = NAN;
     let op = Cast::new(F32, E4M3FN).with_policy(Policy { rounding: Rounding::Stochastic, ..Policy::IEEE });
     let random = vec![12345; 300];
-    let sample = Sample { op: op.into(), shape: vec![3, 100], x, scales: vec![], random };
-    let simplest = shrunk(sample, |sample| sample.x.iter().copied().any(is_nan));
+    let sample = Sample { op: op.into(), shape: vec![3, 100], codes: vec![x, random] };
+    let simplest = shrunk(sample, |sample| sample.codes[0].iter().copied().any(is_nan));
     // The signs and all but one of the set bits of the payload.
-    let expected = Sample {
-        op: Cast::new(F32, E4M3FN).into(),
-        shape: vec![1],
-        x: vec![0x7fc0_0000],
-        scales: vec![],
-        random: vec![],
-    };
+    let expected =
+        Sample { op: Cast::new(F32, E4M3FN).into(), shape: vec![1], codes: vec![vec![0x7fc0_0000]] };
     assert_eq!(simplest, expected);
 }
 
@@ -123,23 +118,20 @@ fn scales_go_with_their_elements() {
         let mut sample = Sample {
             op: op.into(),
             shape: vec![5, 12],
-            x: (0..60).map(|i| 0x3f80_0000 + i).collect(),
-            scales: vec![0x4000_0000; groups],
-            random: vec![],
+            codes: vec![(0..60).map(|i| 0x3f80_0000 + i).collect(), vec![0x4000_0000; groups]],
         };
         let per_group = 60 / groups;
-        sample.scales[3] = 0x4120_0000;
-        let x = sample.x[3 * per_group + 1];
+        sample.codes[1][3] = 0x4120_0000;
+        let x = sample.codes[0][3 * per_group + 1];
         let simplest = shrunk(sample, |sample| {
-            let extent = sample.x.len() / sample.scales.len();
-            (0..sample.x.len()).any(|i| sample.x[i] == x && sample.scales[i / extent] == 0x4120_0000)
+            let extent = sample.codes[0].len() / sample.codes[1].len();
+            (0..sample.codes[0].len())
+                .any(|i| sample.codes[0][i] == x && sample.codes[1][i / extent] == 0x4120_0000)
         });
         let expected = Sample {
             op: ScaledCast::new(F32, E4M3FN).into(),
             shape: vec![1],
-            x: vec![x],
-            scales: vec![0x4120_0000],
-            random: vec![],
+            codes: vec![vec![x], vec![0x4120_0000]],
         };
         assert_eq!(simplest, expected, "{granularity:?}");
     }
@@ -148,22 +140,15 @@ fn scales_go_with_their_elements() {
 #[test]
 fn what_fails_only_with_its_parameters_and_neighbours_keeps_them() {
     let op = Op::from(Absmax { from: F32, nan: AbsmaxNan::Ignore, granularity: Granularity::Block(4) });
-    let sample = Sample {
-        op: op.clone(),
-        shape: vec![2, 8],
-        x: vec![0x3f80_0000; 16],
-        scales: vec![],
-        random: vec![],
-    };
+    let sample = Sample { op: op.clone(), shape: vec![2, 8], codes: vec![vec![0x3f80_0000; 16]] };
     let simplest = shrunk(sample, |sample| sample.op == op);
-    assert_eq!(simplest, Sample { op, shape: vec![1, 4], x: vec![0; 4], scales: vec![], random: vec![] });
+    assert_eq!(simplest, Sample { op, shape: vec![1, 4], codes: vec![vec![0; 4]] });
 }
 
 #[test]
 fn a_sample_never_shrinks_to_nothing() {
     let op = Op::from(Cast::new(F32, E4M3FN));
-    let sample =
-        Sample { op: op.clone(), shape: vec![7, 9], x: vec![NAN; 63], scales: vec![], random: vec![] };
+    let sample = Sample { op: op.clone(), shape: vec![7, 9], codes: vec![vec![NAN; 63]] };
     let simplest = shrunk(sample, |_| true);
-    assert_eq!(simplest, Sample { op, shape: vec![1], x: vec![0], scales: vec![], random: vec![] });
+    assert_eq!(simplest, Sample { op, shape: vec![1], codes: vec![vec![0]] });
 }

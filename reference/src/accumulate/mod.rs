@@ -210,6 +210,9 @@ impl Accumulation {
                     && (-300..=300).contains(&block.min_exponent)
                     && (1..=23).contains(&bits);
                 let fits = fits && !matches!(self, Self::ResidueFirst { tile: 0, .. });
+                if matches!(self, Self::HalvesThenAdd(_)) && block.accumulator() != F32 {
+                    return Err("what is added in f32 are blocks of f32".to_owned());
+                }
                 let why = "a block has 1 to 256 products, 1 to 40 fraction bits, an e0 from -300 to 300 \
                            and keeps 1 to 23 fraction bits; a tile has products";
                 if fits { Ok(()) } else { Err(why.to_owned()) }

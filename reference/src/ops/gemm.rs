@@ -116,6 +116,11 @@ pub enum Compute {
     F16,
 }
 
+impl Compute {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::F16];
+}
+
 /// Whether there is a scale, and for what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -375,7 +380,7 @@ impl Operation for Gemm {
             self.scale_out,
             self.bias.is_some(),
         ];
-        Self::INPUTS.iter().zip(is_there).filter_map(|(&name, is_there)| is_there.then_some(name)).collect()
+        Self::INPUTS.iter().zip(is_there).filter(|(_, is_there)| *is_there).map(|(&name, _)| name).collect()
     }
 
     fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError> {

@@ -42,25 +42,50 @@ fn strided_inputs_equal_their_contiguous_copies() {
     for sample in samples() {
         let inputs = sample.inputs(&[37, 41]);
         let expected = evaluate(sample.op.clone(), &inputs);
-        // A padded row, columns first, gaps between all elements.
-        for strides in [[48, 1], [1, 37], [130, 3]] {
+        for layout in [padded_rows, columns_first, gaps] {
             let moved: Vec<_> = inputs
                 .iter()
-                .map(|input| if input.shape().is_empty() { input.clone() } else { strided(input, &strides) })
+                .map(|input| match input.shape() {
+                    [] => input.clone(),
+                    shape => strided(input, &layout(shape)),
+                })
                 .collect();
-            assert!(evaluate(sample.op.clone(), &moved) == expected, "{} {strides:?}", sample.op.name());
+            assert!(evaluate(sample.op.clone(), &moved) == expected, "{} {moved:?}", sample.op.name());
         }
     }
+}
+
+/// Strides, from the last dimension to the first, of which the last is `first` and each other
+/// one spans the dimension after it, `pad` elements longer.
+fn packed(extents: impl Iterator<Item = usize>, first: usize, pad: usize) -> Vec<usize> {
+    let spans = extents.scan(first, |stride, extent| {
+        let own = *stride;
+        *stride = own * extent + pad;
+        Some(own)
+    });
+    spans.collect()
+}
+
+fn padded_rows(shape: &[usize]) -> Vec<usize> {
+    packed(shape.iter().rev().copied(), 1, 7).into_iter().rev().collect()
+}
+
+fn columns_first(shape: &[usize]) -> Vec<usize> {
+    packed(shape.iter().copied(), 1, 0)
+}
+
+/// Between all elements.
+fn gaps(shape: &[usize]) -> Vec<usize> {
+    packed(shape.iter().rev().copied(), 3, 7).into_iter().rev().collect()
 }
 
 #[test]
 fn repeated_inputs_equal_their_contiguous_copies() {
     for sample in samples() {
-        let one = sample.inputs(&[1]);
         let repeat = |input: &Tensor| {
-            if input.shape().is_empty() { input.clone() } else { repeated(input, &[5, 7]) }
+            if input.shape().is_empty() { input.clone() } else { repeated(input, input.shape()) }
         };
-        let repeated: Vec<_> = one.iter().map(repeat).collect();
+        let repeated: Vec<_> = sample.inputs(&[5, 7]).iter().map(repeat).collect();
         let copied: Vec<_> = repeated.iter().map(Tensor::to_contiguous).collect();
         let expected = evaluate(sample.op.clone(), &copied);
         assert!(evaluate(sample.op.clone(), &repeated) == expected, "{}", sample.op.name());

@@ -10,6 +10,7 @@ mod layouts;
 #[path = "../common/noise.rs"]
 mod noise;
 mod paths;
+mod products;
 mod public_reports;
 mod sampled;
 mod scaled;

@@ -1,14 +1,16 @@
 //! One or more instances of every operation, with inputs of any length.
 
 use crate::noise::noise;
+use plumbline_reference::accumulate::{Accumulation, Block, Instruction};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32};
 use plumbline_reference::ops::{
-    Absmax, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Op, ScaleOp, ScaledCast, ScaledDecode,
+    Absmax, Bits32, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Gemm, GemmScale, Mma, Op, ScaleOp,
+    ScaledCast, ScaledDecode,
 };
 use plumbline_reference::{DType, Path, Tensor, TensorType};
 
 /// An operation and the element types of its inputs: first those as long as asked
-/// for, then one scalar f32 where it takes a scale.
+/// for, then one scalar f32 where it takes a scale. Those of a product are in `product_types`.
 pub(crate) struct Sample {
     pub(crate) op: Op,
     x: Option<DType>,
@@ -21,6 +23,10 @@ impl Sample {
         Self { op: op.into(), x: Some(x.into()), scale: false, random: false }
     }
 
+    fn product(op: impl Into<Op>) -> Self {
+        Self { op: op.into(), x: None, scale: false, random: false }
+    }
+
     fn scaled(self) -> Self {
         Self { scale: true, ..self }
     }
@@ -29,7 +35,7 @@ impl Sample {
         Self { random: true, ..self }
     }
 
-    /// Inputs of that shape: half of the elements any bit pattern, half of them of
+    /// Inputs of that shape, or products of about as many elements: half of the elements any bit pattern, half of them of
     /// moderate size.
     pub(crate) fn inputs(&self, shape: &[usize]) -> Vec<Tensor> {
         let make = |dtype: DType, shape: &[usize], seed: u64| {
@@ -42,6 +48,10 @@ impl Sample {
             };
             Tensor::from_fn(TensorType::new(dtype, shape), Path::Definition, code).unwrap()
         };
+        if let Some(types) = product_types(&self.op, shape) {
+            let inputs = types.iter().zip(1..);
+            return inputs.map(|(ty, seed)| make(ty.dtype, &ty.shape, seed)).collect();
+        }
         let x = self.x.map(|dtype| make(dtype, shape, 1));
         let scale = self.scale.then(|| crate::support::scalar(3.7));
         let random = self.random.then(|| make(DType::U32, shape, 2));
@@ -54,7 +64,45 @@ impl Sample {
     }
 }
 
+/// Types of the inputs of a product whose `a` has about that shape.
+fn product_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
+    match op {
+        Op::Gemm(gemm) => {
+            let (m, k, n) = match *shape {
+                [m, k] => (m, k, 3),
+                _ => (shape.iter().product(), 3, 2),
+            };
+            let ty = |name| match name {
+                "a" => TensorType::new(gemm.a, [m, k]),
+                "b" => TensorType::new(gemm.b, [k, n]),
+                "c" => TensorType::new(gemm.c.unwrap(), [m, n]),
+                "scale_a" => TensorType::new(F32, [m]),
+                "bias" => TensorType::new(gemm.bias.unwrap(), [n]),
+                _ => TensorType::new(F32, []),
+            };
+            Some(op.input_names().into_iter().map(ty).collect())
+        }
+        Op::Mma(Mma { instruction }) => {
+            let (tiles, of) = (1 + shape.iter().product::<usize>() / 16_384, instruction.shape());
+            let ([a, b], c) = (instruction.operands(), instruction.accumulator());
+            let inputs = [(a, [tiles, of.m, of.k]), (b, [tiles, of.n, of.k]), (c, [tiles, of.m, of.n])];
+            Some(inputs.map(|(format, shape)| TensorType::new(format, shape)).to_vec())
+        }
+        _ => None,
+    }
+}
+
 pub(crate) fn samples() -> Vec<Sample> {
+    let exact = Gemm {
+        c: Some(BF16),
+        beta: Bits32(0.5),
+        scale_a: GemmScale::Row,
+        scale_b: GemmScale::Tensor,
+        scale_out: true,
+        bias: Some(F16),
+        ..Gemm::new(E4M3FN, E5M2, E4M3FN)
+    };
+    let chain = Gemm::new(F16, F16, F16).accumulated(None, Accumulation::Chain(Block::HOPPER));
     let stochastic = Policy { rounding: Rounding::Stochastic, ..Policy::default() };
     vec![
         Sample::new(Cast::new(F32, E4M3FN), F32),
@@ -70,6 +118,10 @@ pub(crate) fn samples() -> Vec<Sample> {
         Sample::new(DeviceScaledCast::new(BF16, E4M3FN), BF16).scaled(),
         Sample::new(DeviceScaledCast::new(F32, E4M3FN).with_policy(stochastic), F32).scaled().random(),
         Sample::new(ScaledDecode { from: E4M3FN, granularity: Default::default() }, E4M3FN).scaled(),
+        Sample::product(Mma { instruction: Instruction::MmaF16F32 }),
+        Sample::product(Mma { instruction: Instruction::WgmmaE4m3F16 }),
+        Sample::product(exact),
+        Sample::product(chain),
     ]
 }
 

@@ -71,10 +71,12 @@ fn another_number_of_inputs_is_refused_by_every_operation() {
         let name = sample.op.name();
         let mut one_more = types.clone();
         one_more.push(x(&[4]));
-        let start = format!("{name}: {} inputs given, expected {}: ", types.len() + 1, types.len());
+        let first = sample.op.input_names().first().copied().unwrap_or_default();
+        let start = format!("{name}: {} inputs given, expected {}: {first}", types.len() + 1, types.len());
         assert!(refusal(sample.op.clone(), &one_more).starts_with(&start), "{name}");
         if let Some((_, one_less)) = types.split_last() {
-            let start = format!("{name}: {} inputs given, expected {}: x", types.len() - 1, types.len());
+            let start =
+                format!("{name}: {} inputs given, expected {}: {first}", types.len() - 1, types.len());
             assert!(refusal(sample.op, one_less).starts_with(&start), "{name}");
         }
     }

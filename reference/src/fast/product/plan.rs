@@ -1,6 +1,6 @@
 //! An order of accumulation, laid out for whole matrices.
 
-use crate::accumulate::{Accumulation, Block, BlockOutput, Split, Sum};
+use crate::accumulate::{Accumulation, Block, Split, Sum};
 use std::ops::Range;
 
 /// An order of accumulation over `k` products, and the order that operands are packed in for
@@ -62,12 +62,11 @@ impl Plan {
 fn leaves(accumulation: &Accumulation, k: usize) -> Option<usize> {
     match accumulation {
         Accumulation::Pairwise => None,
-        // Bits of an f16 would be added as those of an f32.
-        Accumulation::HalvesThenAdd(block) if block.output == BlockOutput::NearestF16 => None,
-        Accumulation::Fma | Accumulation::MultiplyAdd => Some(1),
-        Accumulation::Chain(_) | Accumulation::ResidueFirst { .. } | Accumulation::HalvesThenAdd(_) => {
-            Some(1)
-        }
+        Accumulation::Fma
+        | Accumulation::MultiplyAdd
+        | Accumulation::Chain(_)
+        | Accumulation::ResidueFirst { .. }
+        | Accumulation::HalvesThenAdd(_) => Some(1),
         Accumulation::Sum(sum) => {
             let longest = match sum.split {
                 Split::Every(n) => n.min(k),
