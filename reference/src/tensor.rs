@@ -330,7 +330,8 @@ impl Tensor {
     }
 
     /// The bytes of the elements in row-major order.
-    pub(crate) fn packed(&self) -> Cow<'_, [u8]> {
+    #[must_use]
+    pub fn packed(&self) -> Cow<'_, [u8]> {
         if self.contiguous {
             return Cow::Borrowed(&self.bytes[..self.elements * self.ty.dtype.bytes()]);
         }

@@ -14,14 +14,15 @@ pub(super) struct Explanation {
     pub(super) right: Vec<u64>,
     /// Positions of the sample at which it does not give the same bits.
     pub(super) mismatches: usize,
-    /// Further models that give the same bits everywhere.
+    /// Further models that give the same bits at all positions where models are compared.
     pub(super) others: usize,
     /// Models that were tried.
     pub(super) tried: usize,
 }
 
-/// Positions that each model is tried at before all.
-const FIRST: [usize; 3] = [4, 32, 512];
+/// Numbers of positions at which models are compared. The first that is right at all of them
+/// is then tried at the whole sample.
+const COMPARED: [usize; 3] = [4, 32, 512];
 
 /// Searches the models in their order.
 pub(super) fn explain(
@@ -33,24 +34,19 @@ pub(super) fn explain(
 ) -> Option<Explanation> {
     let codes = |model: &Model, positions: &[usize]| model.of(gemm).at(inputs, positions, Path::fastest());
     let differing = |right: &[u64], positions: &[usize]| {
-        right
-            .iter()
-            .zip(positions)
-            .filter(|&(&right, &position)| !same(gemm.out, right, got(position)))
-            .count()
+        let pairs = right.iter().zip(positions);
+        pairs.filter(|&(&right, &position)| !same(gemm.out, right, got(position))).count()
     };
-    let tried = models.len();
     let mut alive: Vec<&Model> = models.iter().collect();
     let mut nearest = models.first()?;
-    for count in FIRST.into_iter().filter(|&count| count < sample.positions.len()) {
+    for count in COMPARED {
         let positions = sample.spread(count);
-        let scores: Vec<_> =
-            alive.iter().map(|&model| (differing(&codes(model, &positions), &positions), model)).collect();
-        nearest =
-            scores.iter().min_by_key(|(mismatches, _)| *mismatches).map_or(nearest, |(_, model)| *model);
-        alive =
-            scores.into_iter().filter(|(mismatches, _)| *mismatches == 0).map(|(_, model)| model).collect();
+        let scores = alive.iter().map(|&model| (differing(&codes(model, &positions), &positions), model));
+        let scores: Vec<_> = scores.collect();
+        nearest = scores.iter().min_by_key(|(score, _)| *score).map_or(nearest, |(_, model)| *model);
+        alive = scores.into_iter().filter(|(score, _)| *score == 0).map(|(_, model)| model).collect();
     }
+    let others = alive.len().saturating_sub(1);
     if alive.is_empty() {
         alive.push(nearest);
     }
@@ -58,10 +54,11 @@ pub(super) fn explain(
     for model in alive {
         let right = codes(model, &sample.positions);
         let mismatches = differing(&right, &sample.positions);
-        match &mut best {
-            Some(best) if best.mismatches == 0 && mismatches == 0 => best.others += 1,
-            Some(best) if best.mismatches <= mismatches => (),
-            _ => best = Some(Explanation { model: model.clone(), right, mismatches, others: 0, tried }),
+        if best.as_ref().is_none_or(|best| mismatches < best.mismatches) {
+            best = Some(Explanation { model: model.clone(), right, mismatches, others, tried: models.len() });
+        }
+        if mismatches == 0 {
+            break;
         }
     }
     best

@@ -7,14 +7,15 @@
 //! It needs inputs that are integers and sums that stay exact, whatever the order: in the
 //! accumulator (f32: 2^24, f16: 2^11, that of FP8 tensor cores: 2^13) and in the output.
 
+use super::integers::{Integers, Matrix, NONE, integer};
 use crate::seed::mix;
 use plumbline_reference::Tensor;
-use plumbline_reference::format::{Format, Value};
+use plumbline_reference::format::{F32, Format, Value};
 use plumbline_reference::ops::gemm::{Compute, Gemm, GemmScale, Geometry};
 use rayon::prelude::*;
 
 /// 2^61 - 1.
-const P: u64 = (1 << 61) - 1;
+const P: i64 = (1 << 61) - 1;
 
 /// A row that fails, and the right codes of its elements.
 pub(super) struct Row {
@@ -34,11 +35,29 @@ pub(super) struct Found {
 /// Rows that are computed in full where they fail.
 const EXAMINED: usize = 8;
 
-/// Integers of a product.
-struct Integers {
-    a: Vec<i64>,
-    b: Vec<i64>,
-    c: Vec<i64>,
+/// An input that holds integers alone.
+struct Input<'a> {
+    integers: Integers<'a>,
+    /// The largest magnitude.
+    largest: u32,
+}
+
+impl<'a> Input<'a> {
+    fn of(name: &str, tensor: &'a Tensor, format: Format) -> Result<Self, String> {
+        let integers = Integers::of(tensor, format);
+        match integers.largest() {
+            Some(largest) => Ok(Self { integers, largest }),
+            None => Err(format!("{name} holds numbers that are no integers; use the class `integers`")),
+        }
+    }
+}
+
+/// Inputs of a product.
+struct Inputs<'a> {
+    a: Input<'a>,
+    b: Input<'a>,
+    c: Option<Input<'a>>,
+    /// Empty where there is none.
     bias: Vec<i64>,
     /// alpha * scale_a, per row.
     rows: Vec<i64>,
@@ -54,191 +73,137 @@ pub(super) fn check(gemm: &Gemm, inputs: &[Tensor], got: &Tensor, seed: u64) -> 
     if got.is_empty() {
         return Ok(Found { rows: 0, examined: Vec::new() });
     }
-    let integers = Integers::of(gemm, inputs, &geometry)?;
-    integers.check_range(gemm, &geometry)?;
-    let x: Vec<u64> = (0..geometry.n as u64).map(|i| mix(seed, i) % P).collect();
-    let mut failing = Vec::new();
-    for batch in 0..geometry.batch {
-        failing.extend(integers.failing(gemm, &geometry, batch, &x, got));
-    }
-    let examined = failing.iter().take(EXAMINED).map(|&row| integers.row(gemm, &geometry, row));
+    let inputs = Inputs::of(gemm, inputs, &geometry)?;
+    inputs.check_range(gemm, &geometry)?;
+    let got = Integers::of(got, gemm.out);
+    let x: Vec<_> = (0..geometry.n as u64).map(|i| modular(mix(seed, i).into())).collect();
+    let batches = 0..geometry.batch;
+    let failing: Vec<_> = batches.flat_map(|batch| inputs.failing(&geometry, batch, &x, &got)).collect();
+    let examined = failing.iter().take(EXAMINED).map(|&row| inputs.row(gemm, &geometry, row));
     Ok(Found { rows: failing.len(), examined: examined.collect() })
 }
 
-fn integer(value: Value) -> Option<i64> {
-    match value {
-        Value::Finite { significand: 0, .. } => Some(0),
-        Value::Finite { negative, significand, exponent } => {
-            let magnitude = if exponent >= 0 {
-                (exponent < 40 && significand < 1 << 20).then(|| (significand as i64) << exponent)
-            } else {
-                let shift = exponent.unsigned_abs();
-                (shift < 64 && significand.trailing_zeros() >= shift).then(|| (significand >> shift) as i64)
-            };
-            magnitude.map(|magnitude| if negative { -magnitude } else { magnitude })
-        }
-        Value::Nan { .. } | Value::Infinite { .. } => None,
-    }
-}
-
-fn tensor(what: &str, format: Format, tensor: &Tensor) -> Result<Vec<i64>, String> {
-    let element = |i| integer(format.decode(tensor.code(i)));
-    let all: Option<Vec<_>> = (0..tensor.len()).into_par_iter().map(element).collect();
-    all.ok_or_else(|| format!("{what} holds numbers that are no integers; use the class `integers`"))
-}
-
-impl Integers {
-    fn of(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry) -> Result<Self, String> {
+impl<'a> Inputs<'a> {
+    fn of(gemm: &Gemm, inputs: &'a [Tensor], geometry: &Geometry) -> Result<Self, String> {
         let number = |what: &str, x: f32| {
-            integer(Value::from(x)).ok_or_else(|| format!("{what} is {x}, which is no integer"))
+            let number = integer(x.into()).map(i64::from);
+            number.ok_or_else(|| format!("{what} is {x}, which is no integer"))
         };
-        let f32s = plumbline_reference::format::F32;
         let given = |name: &str, format: Format| match gemm.input(inputs, name) {
-            Some(given) => tensor(name, format, given),
-            None => Ok(Vec::new()),
+            Some(tensor) => Input::of(name, tensor, format).map(Some),
+            None => Ok(None),
         };
-        let scales = |name: &str, scale: GemmScale, extent: usize| -> Result<Vec<i64>, String> {
-            let scales = given(name, f32s)?;
-            Ok(match (scale, scales.first()) {
-                (GemmScale::Row, _) => scales,
-                (GemmScale::Tensor, Some(&scale)) => vec![scale; extent],
+        let all = |name: &str, format: Format| {
+            given(name, format).map(|input| input.map(|input| input.integers.all()))
+        };
+        let scales = |name: &str, scale: GemmScale, extent: usize| {
+            let scales = all(name, F32)?;
+            Ok::<_, String>(match (scale, scales) {
+                (GemmScale::Row, Some(scales)) => scales,
+                (GemmScale::Tensor, Some(scale)) => vec![scale[0]; extent],
                 _ => vec![1; extent],
             })
         };
         let alpha = number("alpha", gemm.alpha.0)?;
         let rows = scales("scale_a", gemm.scale_a, geometry.m)?;
         Ok(Self {
-            a: tensor("a", gemm.a, &inputs[0])?,
-            b: tensor("b", gemm.b, &inputs[1])?,
+            a: Input::of("a", &inputs[0], gemm.a)?,
+            b: Input::of("b", &inputs[1], gemm.b)?,
             c: match gemm.c {
                 Some(format) if gemm.reads_c() => given("c", format)?,
-                _ => Vec::new(),
+                _ => None,
             },
-            bias: gemm.bias.map_or(Ok(Vec::new()), |format| given("bias", format))?,
+            bias: gemm.bias.map_or(Ok(None), |format| all("bias", format))?.unwrap_or_default(),
             rows: rows.into_iter().map(|scale| scale * alpha).collect(),
             columns: scales("scale_b", gemm.scale_b, geometry.n)?,
             beta: number("beta", gemm.beta.0)?,
-            scale_out: given("scale_out", f32s)?.first().copied().unwrap_or(1),
+            scale_out: all("scale_out", F32)?.map_or(1, |scale| scale[0]),
         })
+    }
+
+    /// Rows of `op(a)`.
+    fn a(&self, geometry: &Geometry, batch: usize) -> Matrix<'_> {
+        self.a.integers.matrix(geometry.rows_of_a(batch), geometry.m, geometry.k)
+    }
+
+    /// Columns of `op(b)`, each a row.
+    fn b(&self, geometry: &Geometry, batch: usize) -> Matrix<'_> {
+        self.b.integers.matrix(geometry.columns_of_b(batch), geometry.n, geometry.k)
     }
 
     /// Requires sums that no order of accumulation rounds.
     fn check_range(&self, gemm: &Gemm, geometry: &Geometry) -> Result<(), String> {
-        let Geometry { batch, m, n, k, .. } = *geometry;
-        let largest = |all: &[i64]| all.iter().map(|x| x.unsigned_abs()).max().unwrap_or(0);
-        let sums = (0..batch * m).into_par_iter().map(|row| {
-            let first = row * n;
-            let products = (0..k).map(|k| {
-                // The largest b of that k, over its columns, is not worth a table here.
-                self.a[geometry.a(first, k)].unsigned_abs()
-            });
-            products.sum::<u64>()
-        });
-        let sum = sums.max().unwrap_or(0) * largest(&self.b);
+        let largest = |all: &[i64]| all.iter().map(|x| i128::from(x.unsigned_abs())).max().unwrap_or(0);
+        // The largest b of each k, over its columns, is not worth a table.
+        let ones = vec![1; geometry.k];
+        let row = (0..geometry.batch).flat_map(|batch| self.a(geometry, batch).times(&ones, i32::abs)).max();
+        let sum = row.unwrap_or(0) * i128::from(self.b.largest);
         let accumulator = match (gemm.compute, gemm.a.storage_bits, gemm.b.storage_bits) {
             (Compute::F16, ..) => 1 << 11,
             (_, 8, 8) => 1 << 13,
             _ => 1 << 24,
         };
-        let scaled = sum * largest(&self.rows) * largest(&self.columns);
-        let total = (scaled + self.beta.unsigned_abs() * largest(&self.c) + largest(&self.bias))
-            * self.scale_out.unsigned_abs();
-        let output = 1u64 << (gemm.out.fraction_bits + 1);
-        if sum > accumulator || total > output.min(1 << 24) {
+        let output = 1 << (gemm.out.fraction_bits + 1).min(24);
+        // Saturating: scales have up to 60 bits.
+        let scaled = sum.saturating_mul(largest(&self.rows)).saturating_mul(largest(&self.columns));
+        let c = i128::from(self.beta.abs()) * i128::from(self.c.as_ref().map_or(0, |c| c.largest));
+        let total =
+            scaled.saturating_add(c + largest(&self.bias)).saturating_mul(self.scale_out.abs().into());
+        if sum > accumulator || total > output {
             return Err(format!(
-                "sums may reach {sum} and outputs {total}, which need not be exact: at most {accumulator} and {} are; \
-                 use smaller or fewer integers",
-                output.min(1 << 24)
+                "sums may reach {sum} and outputs {total}, which need not be exact: at most {accumulator} and \
+                 {output} are; use smaller or fewer integers"
             ));
         }
         Ok(())
     }
 
     /// Rows of one product of the batch, counted over the batch, that fail.
-    fn failing(&self, gemm: &Gemm, geometry: &Geometry, batch: usize, x: &[u64], got: &Tensor) -> Vec<usize> {
-        let Geometry { m, n, k, .. } = *geometry;
+    fn failing(&self, geometry: &Geometry, batch: usize, x: &[i64], got: &Integers<'_>) -> Vec<usize> {
+        let Geometry { m, n, .. } = *geometry;
         let first = batch * m * n;
         // b * (columns . x)
-        let scaled: Vec<_> =
-            x.iter().zip(&self.columns).map(|(&x, &scale)| times(modular(scale), x)).collect();
-        let bx: Vec<_> = (0..k)
-            .into_par_iter()
-            .map(|k| dot((0..n).map(|column| self.b[geometry.b(first + column, k)]), &scaled))
-            .collect();
-        let bias = dot(self.bias.iter().copied(), x);
+        let scaled: Vec<_> = x.iter().zip(&self.columns).map(|(&x, &scale)| times(scale, x)).collect();
+        let bx = self.b(geometry, batch).transposed().times(&scaled, |b| b);
+        let bx: Vec<_> = bx.into_iter().map(modular).collect();
+        let abx = self.a(geometry, batch).times(&bx, |a| a);
+        let cx = self.c.as_ref().map(|c| c.integers.matrix((first, n, 1), m, n).times(x, |c| c));
+        let bias: i128 = self.bias.iter().zip(x).map(|(&bias, &x)| i128::from(bias) * i128::from(x)).sum();
         let fails = |&row: &usize| {
-            let position = first + row * n;
-            let product = dot((0..k).map(|k| self.a[geometry.a(position, k)]), &bx);
-            let c = if self.c.is_empty() { 0 } else { dot(self.c[position..][..n].iter().copied(), x) };
-            let right =
-                plus(times(modular(self.rows[row]), product), plus(times(modular(self.beta), c), bias));
-            let right = times(modular(self.scale_out), right);
-            let mut sum = 0;
-            for (i, &x) in x.iter().enumerate() {
-                let Some(y) = integer(gemm.out.decode(got.code(position + i))) else { return true };
-                sum = plus(sum, times(modular(y), x));
-            }
-            sum != right
+            let cx = cx.as_ref().map_or(0, |cx| modular(cx[row]));
+            let product = times(self.rows[row], modular(abx[row]));
+            let sum = i128::from(product) + i128::from(times(self.beta, cx)) + i128::from(modular(bias));
+            let right = times(self.scale_out, modular(sum));
+            let y = got.line(first + row * n, n);
+            let yx: i128 = y.iter().zip(x).map(|(&y, &x)| i128::from(y) * i128::from(x)).sum();
+            y.contains(&NONE) || modular(yx) != right
         };
         (0..m).into_par_iter().filter(fails).map(|row| batch * m + row).collect()
     }
 
     /// The right codes of a row.
     fn row(&self, gemm: &Gemm, geometry: &Geometry, row: usize) -> Row {
-        let Geometry { m, n, k, .. } = *geometry;
-        let first = row * n;
-        let code = |i: usize| {
-            let position = first + i;
-            let sum: i64 =
-                (0..k).map(|k| self.a[geometry.a(position, k)] * self.b[geometry.b(position, k)]).sum();
-            let c = self.c.get(position).map_or(0, |c| c * self.beta);
-            let bias = self.bias.get(i).copied().unwrap_or(0);
-            let value = self.scale_out * (self.rows[row % m] * self.columns[i] * sum + c + bias);
+        let (first, batch, m) = (row * geometry.n, row / geometry.m, row % geometry.m);
+        let sums = self.b(geometry, batch).times(&self.a(geometry, batch).row(m), |b| b);
+        let c = self.c.as_ref().map(|c| c.integers.line(first, geometry.n));
+        let code = |(n, sum): (usize, i128)| {
+            let c = c.as_ref().map_or(0, |c| i128::from(c[n]) * i128::from(self.beta));
+            let bias = i128::from(self.bias.get(n).copied().unwrap_or(0));
+            let scale = i128::from(self.rows[m]) * i128::from(self.columns[n]);
+            // Fits, as the range is checked.
+            let value = (i128::from(self.scale_out) * (scale * sum + c + bias)) as i64;
             let value = Value::Finite { negative: value < 0, significand: value.unsigned_abs(), exponent: 0 };
             gemm.out.encode(value, &gemm.policy(), 0)
         };
-        Row { first, right: (0..n).into_par_iter().map(code).collect() }
+        Row { first, right: sums.into_iter().enumerate().map(code).collect() }
     }
 }
 
-fn modular(x: i64) -> u64 {
-    x.rem_euclid(P as i64) as u64
+fn modular(x: i128) -> i64 {
+    x.rem_euclid(P.into()) as i64
 }
 
-fn plus(a: u64, b: u64) -> u64 {
-    let sum = a + b;
-    if sum >= P { sum - P } else { sum }
-}
-
-fn times(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    plus((product as u64) & P, (product >> 61) as u64)
-}
-
-fn dot(integers: impl Iterator<Item = i64>, x: &[u64]) -> u64 {
-    integers.zip(x).fold(0, |sum, (a, &x)| plus(sum, times(modular(a), x)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{P, integer, plus, times};
-    use plumbline_reference::format::Value;
-
-    #[test]
-    fn arithmetic_is_modulo_a_prime() {
-        for (a, b) in [(P - 1, P - 1), (1 << 60, 3), (0, P - 1), (123_456_789, 987_654_321 << 29)] {
-            let right = (u128::from(a) * u128::from(b) % u128::from(P)) as u64;
-            assert_eq!(times(a, b), right);
-            assert_eq!(plus(a, b % P), ((u128::from(a) + u128::from(b % P)) % u128::from(P)) as u64);
-        }
-    }
-
-    #[test]
-    fn only_integers_are_integers() {
-        for (x, right) in
-            [(0.0, Some(0)), (-3.0, Some(-3)), (0.5, None), (1048576.0, Some(1 << 20)), (f32::NAN, None)]
-        {
-            assert_eq!(integer(Value::from(x)), right, "{x}");
-        }
-    }
+/// Modulo the prime.
+fn times(a: i64, b: i64) -> i64 {
+    modular(i128::from(a) * i128::from(b))
 }

@@ -4,6 +4,7 @@
 mod bound;
 mod explain;
 mod freivalds;
+mod integers;
 mod models;
 mod sample;
 
@@ -105,7 +106,9 @@ impl Product<'_> {
         let name = &found.model.name;
         let explanation = match (found.mismatches, found.others) {
             (0, 0) => name.clone(),
-            (0, others) => format!("{name} ({others} more of {} models give the same bits)", found.tried),
+            (0, others) => {
+                format!("{name} ({others} more of {} models give the same bits where tried)", found.tried)
+            }
             (mismatches, _) => format!(
                 "none of {} models; the nearest, {name}, differs in {mismatches} of {} elements",
                 found.tried,

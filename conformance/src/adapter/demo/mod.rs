@@ -3,12 +3,14 @@
 
 mod cast;
 mod cpu;
+mod product;
 
 pub use cast::cast_465_to_nan;
 use clap::ValueEnum;
 use cpu::Faulty;
 use plumbline_gpu::Defect;
 use plumbline_reference::Backend;
+use product::FaultyProduct;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,6 +43,28 @@ pub enum DemoFault {
     Nondeterministic,
     /// Gives a result that depends on the byte before an input
     ReadsOutside,
+    /// Products: leaves out what is left of K after whole tiles of 64, or the last 16
+    TailDropped,
+    /// Products: takes a tile of 64 of K twice
+    BlockTwice,
+    /// Products: leaves out a scale
+    ScaleDropped,
+    /// Products: applies a scale twice
+    ScaleTwice,
+    /// Products: adds c although beta is 0
+    BetaRead,
+    /// Products: adds the bias of the row in place of that of the column
+    BiasOfRows,
+    /// Products: swaps two rows
+    RowsSwapped,
+    /// Products: computes f32 in TF32
+    Tf32,
+    /// Products: the tensor core keeps one bit less of every term
+    FractionBits,
+    /// Products: the tensor core rounds where it cuts off
+    RoundedBlocks,
+    /// Products: takes the operands of the first of the batch for all
+    FirstBatch,
 }
 
 impl DemoFault {
@@ -48,6 +72,25 @@ impl DemoFault {
     #[must_use]
     pub const fn ends_process(self) -> bool {
         matches!(self, Self::Abort | Self::Exit | Self::Hang)
+    }
+
+    /// Whether it is a fault of matrix products.
+    #[must_use]
+    pub const fn is_of_products(self) -> bool {
+        matches!(
+            self,
+            Self::TailDropped
+                | Self::BlockTwice
+                | Self::ScaleDropped
+                | Self::ScaleTwice
+                | Self::BetaRead
+                | Self::BiasOfRows
+                | Self::RowsSwapped
+                | Self::Tf32
+                | Self::FractionBits
+                | Self::RoundedBlocks
+                | Self::FirstBatch
+        )
     }
 
     /// Whether it spoils later calls in its process.
@@ -70,7 +113,7 @@ impl DemoFault {
             Self::WriteInput => Some(Defect::WriteInput),
             Self::Unwritten => Some(Defect::Unwritten),
             Self::Nondeterministic => Some(Defect::Nondeterministic),
-            Self::Cast465ToNan | Self::Abort | Self::Panic | Self::ReadsOutside => None,
+            _ => None,
         }
     }
 
@@ -93,6 +136,7 @@ impl fmt::Display for DemoFault {
 pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
     match fault {
         DemoFault::Cast465ToNan => Arc::new(cast_465_to_nan()),
+        fault if fault.is_of_products() => Arc::new(FaultyProduct(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }

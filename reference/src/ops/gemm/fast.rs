@@ -3,11 +3,12 @@
 use super::epilogue::Epilogue;
 use super::short::Short;
 use super::{Gemm, Geometry, exact};
-use crate::accumulate::{Accumulation, Operand};
+use crate::accumulate::Accumulation;
 use crate::fast::{self, Conversion, Factor, Plan, Simd};
 use crate::format::{F32, Format, Policy};
-use crate::{Path, Tensor, TensorError, TensorType};
+use crate::{DType, Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
+use std::borrow::Cow;
 
 /// Elements of a task of the epilogue.
 const CHUNK: usize = 1 << 12;
@@ -78,10 +79,13 @@ impl<'a> Fast<'a> {
     /// there is no fast path.
     pub(super) fn at(&self, positions: &[usize]) -> Option<Vec<u64>> {
         let Self { gemm, inputs, geometry, simd } = self;
+        let packed = [inputs[0].packed(), inputs[1].packed()];
         let factors = |position| {
-            let bits =
-                |operands: Vec<Operand>| operands.iter().map(|it| it.f32.to_bits()).collect::<Vec<_>>();
-            [bits(gemm.row(inputs, geometry, position)), bits(gemm.column(inputs, geometry, position))]
+            let (batch, m, n) = geometry.coordinates(position);
+            [
+                self.widened(gemm.a, &self.line(&packed[0], gemm.a, geometry.rows_of_a(batch), m)),
+                self.widened(gemm.b, &self.line(&packed[1], gemm.b, geometry.columns_of_b(batch), n)),
+            ]
         };
         let Some(accumulate) = &gemm.accumulate else {
             let short = Short::of(gemm, inputs);
@@ -104,11 +108,31 @@ impl<'a> Fast<'a> {
 
     /// An input as f32 bits, converted as `operands` says.
     fn operand(&self, input: usize, format: Format) -> Vec<u32> {
-        let codes = self.inputs[input].packed();
-        let Some(operands) = self.gemm.operands else { return widened(self.simd, format, &codes) };
+        self.widened(format, &self.inputs[input].packed())
+    }
+
+    /// The codes of an operand as f32 bits, converted as `operands` says.
+    fn widened(&self, format: Format, codes: &[u8]) -> Vec<u32> {
+        let Some(operands) = self.gemm.operands else { return widened(self.simd, format, codes) };
         let policy = Policy { rounding: operands.rounding, ..Policy::IEEE };
         let conversion = Conversion::cast(format, operands.to, &policy).expect("is no f64, nor at random");
-        widened(self.simd, operands.to, &conversion.converted(self.simd, &codes, None, &[]))
+        widened(self.simd, operands.to, &conversion.converted(self.simd, codes, None, &[]))
+    }
+
+    /// The codes of a row, or column, among those of an input.
+    fn line<'b>(
+        &self,
+        codes: &'b [u8],
+        format: Format,
+        (first, stride_of_rows, stride): (usize, usize, usize),
+        row: usize,
+    ) -> Cow<'b, [u8]> {
+        let (width, first, k) = (DType::from(format).bytes(), first + row * stride_of_rows, self.geometry.k);
+        if stride == 1 {
+            return Cow::Borrowed(&codes[first * width..(first + k) * width]);
+        }
+        let element = |k: usize| &codes[(first + k * stride) * width..][..width];
+        Cow::Owned((0..k).flat_map(element).copied().collect())
     }
 
     fn factor<'b>(

@@ -72,13 +72,15 @@ impl Geometry {
 
     /// A product's rows of `op(a)`: the index of its first element, from one row to the next,
     /// and from one k to the next.
-    pub(super) fn rows_of_a(&self, batch: usize) -> (usize, usize, usize) {
+    #[must_use]
+    pub fn rows_of_a(&self, batch: usize) -> (usize, usize, usize) {
         let (row, k) = if self.transpose_a { (1, self.m) } else { (self.k, 1) };
         (batch * self.m * self.k, row, k)
     }
 
     /// The same of columns of `op(b)`.
-    pub(super) fn columns_of_b(&self, batch: usize) -> (usize, usize, usize) {
+    #[must_use]
+    pub fn columns_of_b(&self, batch: usize) -> (usize, usize, usize) {
         let (column, k) = if self.transpose_b { (self.k, 1) } else { (1, self.n) };
         (batch * self.n * self.k, column, k)
     }
