@@ -127,7 +127,13 @@ fn written(target: &Target, sample: &Sample) -> Result<(String, String), Regress
 fn operation(sample: &Sample) -> Result<String, RegressionError> {
     let json =
         serde_json::to_string(&sample.op).map_err(|error| RegressionError::Sample(error.to_string()))?;
-    Ok(json.replace('"', "").replace(':', ": ").replace(',', ", "))
+    // Every second part is a string: a name, or bits, which YAML would read as a number.
+    let parts = json.split('"').enumerate().map(|(i, part)| match i % 2 {
+        0 => part.replace(':', ": ").replace(',', ", "),
+        _ if part.starts_with("0x") => format!("\"{part}\""),
+        _ => part.to_owned(),
+    });
+    Ok(parts.collect())
 }
 
 /// Formats or the instruction, and a hash of the call, so that the name stands for it.

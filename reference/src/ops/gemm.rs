@@ -380,7 +380,7 @@ impl Operation for Gemm {
             self.scale_out,
             self.bias.is_some(),
         ];
-        Self::INPUTS.iter().zip(is_there).filter(|(_, is_there)| *is_there).map(|(&name, _)| name).collect()
+        Self::INPUTS.iter().zip(is_there).filter_map(|(&name, is_there)| is_there.then_some(name)).collect()
     }
 
     fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError> {
@@ -477,12 +477,12 @@ impl Operation for Gemm {
         // The first products stand for all of them.
         let products =
             (0..geometry.k.min(4)).flat_map(|k| [(0, geometry.a(index, k)), (1, geometry.b(index, k))]);
-        let others = self.input_names().into_iter().enumerate().skip(2).filter_map(|(i, name)| match name {
-            "c" => Some((i, index)),
-            "scale_a" if self.scale_a == GemmScale::Row => Some((i, m)),
-            "scale_b" if self.scale_b == GemmScale::Row => Some((i, n)),
-            "bias" => Some((i, n)),
-            _ => Some((i, 0)),
+        let others = self.input_names().into_iter().enumerate().skip(2).map(|(i, name)| match name {
+            "c" => (i, index),
+            "scale_a" if self.scale_a == GemmScale::Row => (i, m),
+            "scale_b" if self.scale_b == GemmScale::Row => (i, n),
+            "bias" => (i, n),
+            _ => (i, 0),
         });
         products.chain(others).collect()
     }

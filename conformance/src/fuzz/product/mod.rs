@@ -102,9 +102,12 @@ pub(super) fn is_exact(op: &Op) -> bool {
     matches!(op, Op::Gemm(gemm) if gemm.accumulate.is_none())
 }
 
-/// The product with some of one extent's slices.
+/// The product with some of one extent's slices, never without any.
 pub(super) fn keep(sample: &Sample, dimension: usize, keeps: impl Fn(usize) -> bool) -> Option<Sample> {
     let kept: Vec<_> = (0..*sample.shape.get(dimension)?).filter(|&i| keeps(i)).collect();
+    if kept.is_empty() {
+        return None;
+    }
     let mut shape = sample.shape.clone();
     shape[dimension] = kept.len();
     let moved = |position: &mut [usize]| position[dimension] = kept[position[dimension]];

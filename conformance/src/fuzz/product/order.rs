@@ -4,10 +4,17 @@ use plumbline_reference::accumulate::{Accumulation, Block, BlockOutput, Reduce, 
 use plumbline_reference::format::{ALL, BF16, F16, F32, Format};
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::ops::RangeInclusive;
+
+/// Parts of a sum.
+const FEW: RangeInclusive<usize> = 1..=9;
 
 /// Any order: one alone, or sums of sums of them.
 pub(super) fn orders() -> impl Strategy<Value = Accumulation> {
-    prop_oneof![4 => alone(), 4 => sums(alone().boxed()), 1 => sums(sums(alone().boxed()))]
+    let sum = |parts| sums(alone().boxed(), parts);
+    // More parts than the fast paths sum, where they are not multiplied by others.
+    let many = prop_oneof![80 => FEW, 1 => Just(4097)].boxed();
+    prop_oneof![4 => alone(), 4 => sum(many), 1 => sums(sum(FEW.boxed()), FEW.boxed())]
 }
 
 fn alone() -> impl Strategy<Value = Accumulation> {
@@ -47,20 +54,18 @@ fn blocks() -> impl Strategy<Value = Block> {
     prop_oneof![named, any]
 }
 
-fn sums(each: BoxedStrategy<Accumulation>) -> BoxedStrategy<Accumulation> {
-    let sum = (splits(), each, reductions(), formats(), formats());
+fn sums(each: BoxedStrategy<Accumulation>, parts: BoxedStrategy<usize>) -> BoxedStrategy<Accumulation> {
+    let sum = (splits(parts), each, reductions(), formats(), formats());
     sum.prop_map(|(split, each, reduce, partials, sums)| Sum { split, each, reduce, partials, sums }.into())
         .boxed()
 }
 
-fn splits() -> impl Strategy<Value = Split> {
+fn splits(parts: BoxedStrategy<usize>) -> impl Strategy<Value = Split> {
     let granules = prop_oneof![1..=9usize, select(&[16, 32, 64, 128][..])];
-    // More parts than the fast paths sum.
-    let parts = || prop_oneof![80 => 1..=9usize, 1 => Just(4097)];
     prop_oneof![
-        (parts(), granules).prop_map(|(parts, granule)| Split::Contiguous { parts, granule }),
+        (parts.clone(), granules).prop_map(|(parts, granule)| Split::Contiguous { parts, granule }),
         prop_oneof![1..=9usize, select(&[16, 31, 32, 64, 128][..])].prop_map(Split::Every),
-        (parts(), 1..=17usize).prop_map(|(parts, run)| Split::Interleaved { parts, run }),
+        (parts, 1..=17usize).prop_map(|(parts, run)| Split::Interleaved { parts, run }),
     ]
 }
 
