@@ -22,7 +22,7 @@ pub(super) struct Explanation {
 
 /// Numbers of positions at which models are compared. The first that is right at all of them
 /// is then tried at the whole sample.
-const COMPARED: [usize; 3] = [4, 32, 512];
+const COMPARED: [usize; 2] = [4, 32];
 
 /// Searches the models in their order.
 pub(super) fn explain(
@@ -46,22 +46,30 @@ pub(super) fn explain(
         nearest = scores.iter().min_by_key(|(score, _)| *score).map_or(nearest, |(_, model)| *model);
         alive = scores.into_iter().filter(|(score, _)| *score == 0).map(|(_, model)| model).collect();
     }
-    let others = alive.len().saturating_sub(1);
-    if alive.is_empty() {
-        alive.push(nearest);
-    }
-    let mut best: Option<Explanation> = None;
-    for model in alive {
+    let mut candidates = alive.into_iter();
+    let whole = |model: &Model, others: usize| {
         let right = codes(model, &sample.positions);
         let mismatches = differing(&right, &sample.positions);
-        if best.as_ref().is_none_or(|best| mismatches < best.mismatches) {
-            best = Some(Explanation { model: model.clone(), right, mismatches, others, tried: models.len() });
-        }
-        if mismatches == 0 {
+        Explanation { model: model.clone(), right, mismatches, others, tried: models.len() }
+    };
+    let first = candidates.next().unwrap_or(nearest);
+    let mut best = whole(first, candidates.len());
+    while let Some(model) = candidates.next() {
+        // A model that explains all is right where the best one is not.
+        let pairs = best.right.iter().zip(&sample.positions);
+        let wrong = pairs.filter(|&(&right, &position)| !same(gemm.out, right, got(position)));
+        let wrong: Vec<_> = wrong.map(|(_, &position)| position).take(COMPARED[1]).collect();
+        if wrong.is_empty() {
             break;
         }
+        if differing(&codes(model, &wrong), &wrong) == 0 {
+            let other = whole(model, candidates.len());
+            if other.mismatches < best.mismatches {
+                best = other;
+            }
+        }
     }
-    best
+    Some(best)
 }
 
 /// Whether two codes are the same number, any NaN being the same as any other.

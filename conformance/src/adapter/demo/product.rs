@@ -65,16 +65,10 @@ fn product(gemm: &Gemm, inputs: &[Tensor], fault: DemoFault) -> Result<Tensor, B
         }
         DemoFault::ScaleDropped => wrong.scale_by(|_| 1.0)?,
         DemoFault::ScaleTwice => wrong.scale_by(|scale| scale * scale)?,
-        DemoFault::BetaRead => {
-            if gemm.c.is_some() && gemm.beta.0 == 0.0 {
-                wrong.gemm.beta = Bits32(1.0);
-            }
-        }
+        DemoFault::BetaRead if gemm.c.is_some() && gemm.beta.0 == 0.0 => wrong.gemm.beta = Bits32(1.0),
         DemoFault::BiasOfRows => wrong.add_bias_of_rows(&geometry)?,
-        DemoFault::Tf32 => {
-            if [gemm.a, gemm.b] == [F32, F32] && gemm.compute == Compute::F32 {
-                wrong.gemm = usual(&Gemm { compute: Compute::Tf32, ..gemm.clone() }).of(gemm);
-            }
+        DemoFault::Tf32 if [gemm.a, gemm.b] == [F32, F32] && gemm.compute == Compute::F32 => {
+            wrong.gemm = usual(&Gemm { compute: Compute::Tf32, ..gemm.clone() }).of(gemm);
         }
         DemoFault::FractionBits => {
             wrong.change_block(|block| Block { fraction_bits: block.fraction_bits - 1, ..block });
