@@ -148,7 +148,9 @@ pub fn models(gemm: &Gemm, k: usize, architecture: Option<&str>, hints: &Hints) 
     let exact = Model { accumulate: None, ..Model::new("exact", Accumulation::Fma) };
     let mut models = vec![exact];
     let arithmetics = arithmetics(gemm, architecture);
+    // A library may say a number that stands for something else.
     let hinted: Option<usize> = hints.get("split_k").and_then(|parts| parts.parse().ok());
+    let hinted = hinted.filter(|&parts| parts <= k);
     for parts in hinted.into_iter().chain(1..=MOST_PARTS) {
         if parts <= 1 {
             models.extend(arithmetics.iter().flat_map(|model| with_residue_first(model, family)));
@@ -209,7 +211,7 @@ fn split(gemm: &Gemm, model: &Model, family: Family, parts: usize, k: usize) -> 
     let mut split = Vec::new();
     let mut add = |name: String, sum: Sum| {
         // Fewer parts make the same ones.
-        if sum.split.of(k).iter().filter(|part| !part.is_empty()).count() < parts {
+        if parts > k || sum.split.of(k).iter().filter(|part| !part.is_empty()).count() < parts {
             return;
         }
         split.push(Model { name, accumulate: Some(sum.into()), ..model.clone() });
@@ -306,6 +308,8 @@ mod tests {
                 models(&gemm, 4096, Some("sm_90"), &Hints::from([("split_k".to_owned(), "7".to_owned())]));
             assert!(hinted[1].name.contains("split-K 7"), "{}", hinted[1].name);
             assert_eq!(hinted.len(), all.len());
+            let absurd = Hints::from([("split_k".to_owned(), u32::MAX.to_string())]);
+            assert_eq!(models(&gemm, 4096, Some("sm_90"), &absurd), all);
         }
     }
 }

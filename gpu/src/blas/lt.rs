@@ -148,7 +148,7 @@ fn configuration(algorithm: &sys::cublasLtMatmulAlgo_t) -> Result<[(&'static str
         ("algorithm", words(Config::CUBLASLT_ALGO_CONFIG_ID)?.to_string()),
         ("tile", words(Config::CUBLASLT_ALGO_CONFIG_TILE_ID)?.to_string()),
         ("stages", words(Config::CUBLASLT_ALGO_CONFIG_STAGES_ID)?.to_string()),
-        ("split_k", words(Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM)?.to_string()),
+        ("split_k", words(Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM)?.cast_signed().to_string()),
         ("reduction", reduction_name(words(Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME)?)),
         ("swizzle", words(Config::CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING)?.to_string()),
         ("custom", words(Config::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION)?.to_string()),
