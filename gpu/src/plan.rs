@@ -131,7 +131,8 @@ impl View {
     /// Number of elements.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.ty.shape.iter().map(|&extent| extent as u64).product()
+        // 0 where the extents hold no elements, however large some of them are.
+        self.ty.elements().map_or(0, |elements| elements as u64)
     }
 
     /// Bytes of one element.

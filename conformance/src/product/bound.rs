@@ -11,12 +11,13 @@
 //! - the epilogue: one u for every multiplication and addition that it makes.
 //! - the output: half an ulp.
 //!
-//! - split-K: one u for each of up to 32 partial sums.
+//! - split-K: one u for each of up to 36 partial sums, which are in f32. Partial sums in the
+//!   output's format are beyond the bound.
 //!
 //! A bound of an operation is the largest over the arithmetics that it allows, partial sums in
 //! f32. All arithmetic here is f64, with a slack of 2^-30 for its own roundings.
 
-use super::models::{Model, arithmetics};
+use super::models::{MOST_PARTS, Model, arithmetics};
 use super::sample::Sample;
 use plumbline_reference::accumulate::{self, Accumulation, Block, BlockOutput, Sum};
 use plumbline_reference::format::{F16, F32, Format, Rounding, Value};
@@ -27,8 +28,8 @@ use rayon::prelude::*;
 /// Unit roundoff of f32, to nearest.
 const U: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// Partial sums of split-K that a bound allows for.
-const PARTS: f64 = 32.0;
+/// Partial sums of split-K that a bound allows for: as many as are searched.
+const PARTS: f64 = MOST_PARTS as f64;
 
 /// A product of two operands: its magnitude and the sum of the operands' exponents.
 #[derive(Clone, Copy)]
@@ -54,17 +55,19 @@ pub(super) fn judge(
     gemm: &Gemm,
     inputs: &[Tensor],
     sample: &Sample,
+    architecture: Option<&str>,
     got: impl Fn(usize) -> u64 + Sync,
 ) -> Vec<Judged> {
     let geometry = Geometry::of(gemm, inputs);
-    let models = arithmetics(gemm, None);
+    let models = arithmetics(gemm, architecture);
     let element = |&position: &usize| {
         let exact = gemm.exact_value(inputs, position);
         let right = gemm.out.encode(exact.value(), &gemm.policy(), 0);
         let got = got(position);
         let error = error(gemm, inputs, &geometry, &models, position);
         let (ok, ratio) = accepts(gemm.out, right, got, &exact, error);
-        Judged { position, right, got, ok, ratio, unbounded: !error.is_finite() }
+        let is_finite = matches!(exact.value(), Value::Finite { .. });
+        Judged { position, right, got, ok, ratio, unbounded: is_finite && !error.is_finite() }
     };
     sample.positions.par_iter().map(element).collect()
 }
@@ -90,6 +93,8 @@ fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f64) -> (boo
     let bound = error + half_ulp;
     let distance = match got_value {
         Value::Nan { .. } => return (false, None),
+        // Outputs of 8 bits saturate.
+        Value::Infinite { .. } if out.storage_bits == 8 => return (false, None),
         // An infinity stands for every number from the midpoint beyond the largest on.
         Value::Infinite { negative } => {
             let beyond = max + ulp(out, max) / 2.0;
@@ -129,13 +134,14 @@ fn power(exponent: i32) -> f64 {
 /// How far an output may be off before it is rounded to its format: the largest error of any
 /// model, scaled, and that of the epilogue. Infinite where f32 may overflow on the way.
 fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], position: usize) -> f64 {
-    let mut largest_operand = 0f64;
+    let (mut largest_operand, mut sum_of_operands) = (0f64, 0f64);
     let terms: Vec<_> = (0..geometry.k)
         .map(|k| {
             let a = accumulate::Term::of(gemm.a, inputs[0].code(geometry.a(position, k)));
             let b = accumulate::Term::of(gemm.b, inputs[1].code(geometry.b(position, k)));
             let [x, y] = [a, b].map(|operand| operand.value.to_f64().abs());
             largest_operand = largest_operand.max(x).max(y);
+            sum_of_operands += x + y;
             Term { magnitude: x * y, exponent: a.exponent + b.exponent }
         })
         .collect();
@@ -143,20 +149,25 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
     let mut largest = 0f64;
     for model in models {
         let Some(accumulate) = &model.accumulate else { continue };
-        let (own, limit) = of_accumulation(accumulate, &terms);
-        if model
-            .operands
-            .is_some_and(|operands| largest_operand >= operands.to.to_f64(operands.to.max_finite()))
-        {
-            // A conversion to nearest may overflow.
-            return f64::INFINITY;
-        }
-        let converted = model.operands.map_or(0.0, |operands| {
-            let nearest = matches!(operands.rounding, Rounding::NearestEven | Rounding::NearestAway);
-            let v = power(-(operands.to.fraction_bits as i32) - i32::from(nearest));
-            (2.0 * v + v * v) * sum + geometry.k as f64 * power(-149)
-        });
-        largest = largest.max(own + converted + PARTS * U * limit);
+        let (own, limit) = match model.operands {
+            None => of_accumulation(accumulate, &terms),
+            Some(operands) => {
+                if largest_operand >= operands.to.to_f64(operands.to.max_finite()) {
+                    // A conversion to nearest may overflow.
+                    return f64::INFINITY;
+                }
+                // Each operand may be rounded up to the next power of two.
+                let up = |term: &Term| Term { exponent: term.exponent + 2, ..*term };
+                let (own, limit) = of_accumulation(accumulate, &terms.iter().map(up).collect::<Vec<_>>());
+                let nearest = matches!(operands.rounding, Rounding::NearestEven | Rounding::NearestAway);
+                let v = power(-(operands.to.fraction_bits as i32) - i32::from(nearest));
+                let subnormal = power(operands.to.min_exponent() - operands.to.fraction_bits as i32);
+                let converted =
+                    if sum > 0.0 { (2.0 * v + v * v) * sum + subnormal * sum_of_operands } else { 0.0 };
+                (own + converted, limit + converted)
+            }
+        };
+        largest = largest.max(own + PARTS * U * limit);
         if limit >= power(accumulate.format().max_exponent()) {
             return f64::INFINITY;
         }
@@ -182,22 +193,33 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
     let multiplications = is_scaled.into_iter().filter(|&is| is).count() as f64;
     let product = factor * (sum + largest);
     let mut error = factor * largest + multiplications * U * product;
+    if multiplications > 0.0 && product > 0.0 {
+        // Products of scales and sums may be subnormal.
+        error += power(-149) * (1.0 + (1.0 + scale_b) * (sum + largest));
+    }
     let mut magnitude = product;
-    for (name, term) in [("c", c), ("bias", bias)] {
-        if name == "c" && gemm.reads_c() || name == "bias" && gemm.bias.is_some() {
-            magnitude += term;
-            error += U * term + U * magnitude;
+    if gemm.reads_c() {
+        magnitude += c;
+        error += U * c + U * magnitude + power(-149);
+        if gemm.beta.0 == 1.0 && gemm.out.storage_bits == 16 {
+            // The product may be rounded to the output's format before c is added.
+            error += ulp(gemm.out, product) / 2.0;
         }
     }
+    if gemm.bias.is_some() {
+        magnitude += bias;
+        error += U * magnitude;
+    }
+    let largest_factor = factor.max(f64::from(gemm.alpha.0).abs() * scale_a);
+    let mut in_range = largest_factor < power(127) && magnitude < power(127);
     if gemm.scale_out {
         error = (error + U * magnitude) * scale_out;
         magnitude *= scale_out;
+        if magnitude > 0.0 {
+            error += power(-149);
+        }
+        in_range &= magnitude < power(127);
     }
-    if multiplications > 0.0 || gemm.scale_out {
-        // Products of scales may be subnormal.
-        error += power(-148);
-    }
-    let in_range = magnitude < power(127);
     if in_range { error * (1.0 + power(-30)) } else { f64::INFINITY }
 }
 
@@ -225,7 +247,12 @@ fn of_accumulation(accumulate: &Accumulation, terms: &[Term]) -> (f64, f64) {
             blocks.fold((0.0, 0.0), |before, terms| of_block(block, before, terms))
         }
         Accumulation::HalvesThenAdd(block) => terms.chunks(32).fold((0.0, 0.0), |(error, limit), terms| {
-            let halves = terms.chunks(16).fold((0.0, 0.0), |before, half| of_block(block, before, half));
+            let half = |upper: bool| -> Vec<Term> {
+                let own = terms.iter().enumerate().filter(|(k, _)| (k % 4 >= 2) == upper);
+                own.map(|(_, term)| *term).collect()
+            };
+            let halves = [half(false), half(true)];
+            let halves = halves.iter().fold((0.0, 0.0), |before, half| of_block(block, before, half));
             let limit = limit + halves.1;
             (error + halves.0 + U * limit, limit)
         }),
@@ -237,6 +264,9 @@ fn of_accumulation(accumulate: &Accumulation, terms: &[Term]) -> (f64, f64) {
 fn of_block(block: &Block, (error, limit): (f64, f64), terms: &[Term]) -> (f64, f64) {
     let present = terms.iter().filter(|term| term.magnitude != 0.0);
     let largest = present.clone().map(|term| term.exponent).max();
+    if largest.is_none() && limit == 0.0 {
+        return (error, limit);
+    }
     // Zeros change nothing: the accumulator passes through but for its encoding.
     let emax = largest.unwrap_or(-2000).max(exponent(limit)).max(block.min_exponent);
     let limit = limit + present.clone().map(|term| term.magnitude).sum::<f64>();
@@ -247,7 +277,7 @@ fn of_block(block: &Block, (error, limit): (f64, f64), terms: &[Term]) -> (f64, 
         BlockOutput::NearestF32 => power(exponent(limit).max(-126) - 24),
         BlockOutput::NearestF16 => power(exponent(limit).max(F16.min_exponent()) - 11),
     };
-    if limit <= cut { (error, limit) } else { (error + cut + unit, limit + unit) }
+    (error + cut + unit, limit + unit)
 }
 
 /// Error and magnitude of sums of parts.

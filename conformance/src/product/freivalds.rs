@@ -143,6 +143,12 @@ impl<'a> Inputs<'a> {
             (_, 8, 8) => 1 << 13,
             _ => 1 << 24,
         };
+        let operand = i128::from(self.a.largest.max(self.b.largest));
+        if gemm.compute == Compute::Tf32 && operand > 1 << 11 {
+            return Err(format!(
+                "operands reach {operand}, and TF32 holds integers up to 2048; use smaller ones"
+            ));
+        }
         let output = 1 << (gemm.out.fraction_bits + 1).min(24);
         // Saturating: scales have up to 60 bits.
         let scaled = sum.saturating_mul(largest(&self.rows)).saturating_mul(largest(&self.columns));

@@ -15,6 +15,7 @@ use crate::seed::{hash, mix};
 use explain::{explain, same};
 use freivalds::Found;
 use plumbline_reference::Tensor;
+use plumbline_reference::format::Class;
 use plumbline_reference::ops::gemm::{Gemm, Geometry};
 use sample::Sample;
 
@@ -60,6 +61,13 @@ impl Product<'_> {
 
     /// By a criterion of products.
     pub(crate) fn judge(&self, criterion: Criterion, actual: &Tensor) -> Judged {
+        if actual.is_empty() {
+            return Judged {
+                bit_exact: true,
+                guarantee: "there are no elements".to_owned(),
+                ..Judged::default()
+            };
+        }
         match criterion {
             Criterion::Freivalds => self.freivalds(actual),
             Criterion::Explained => self.explained(actual),
@@ -70,20 +78,22 @@ impl Product<'_> {
     /// By the derived bound, element by element.
     fn within_bound(&self, actual: &Tensor) -> Judged {
         let sample = self.sample();
-        let judged = bound::judge(self.gemm, self.inputs, &sample, |position| actual.code(position));
+        let judged = bound::judge(self.gemm, self.inputs, &sample, self.architecture, |position| {
+            actual.code(position)
+        });
         let unbounded = judged.iter().filter(|element| element.unbounded).count();
         let ratios = judged.iter().filter_map(|element| element.ratio);
         let mut guarantee = sample.guarantee();
         if unbounded > 0 {
             guarantee += &format!("; {unbounded} whose sums may leave f32's range and are not bounded");
         }
-        let all_unbounded = unbounded > 0 && unbounded == judged.len();
+        let mostly_unbounded = 2 * unbounded > judged.len();
         Judged {
-            elements: judged.len(),
+            elements: judged.len() - unbounded,
             bit_exact: judged.iter().all(|element| element.right == element.got),
             max_error_over_bound: ratios.reduce(f64::max),
-            impossible: all_unbounded
-                .then(|| "every sum may leave f32's range, so nothing is bounded".to_owned()),
+            impossible: mostly_unbounded
+                .then(|| "most sums may leave the accumulator's range, and are not bounded".to_owned()),
             wrong: judged
                 .into_iter()
                 .filter(|element| !element.ok)
@@ -142,20 +152,24 @@ impl Product<'_> {
             row.right.into_iter().enumerate().map(move |(i, right)| (first + i, right))
         });
         let wrong = wrong.map(|(position, right)| Wrong { position, right, got: actual.code(position) });
-        let wrong: Vec<_> = wrong.filter(|element| element.right != element.got).collect();
+        // As integers: zeros of either sign are the same.
+        let zero = |code: u64| self.gemm.out.classify(code) == Class::Zero;
+        let wrong = wrong.filter(|it| it.right != it.got && !(zero(it.right) && zero(it.got)));
+        let wrong: Vec<_> = wrong.collect();
         Judged {
             elements: actual.len(),
             // A row that fails holds a wrong element, or the check itself is wrong.
             impossible: (rows > 0 && wrong.is_empty())
                 .then(|| "a row fails without a wrong element".to_owned()),
             wrong,
-            bit_exact: rows == 0,
+            // The signs of zeros are not looked at.
+            bit_exact: false,
             max_error_over_bound: None,
             explanation: (rows > 0)
                 .then(|| format!("Freivalds' check: {rows} rows of the product are wrong")),
             guarantee:
-                "every element, by Freivalds' check modulo 2^61 - 1: a wrong row passes with probability \
-                        2^-61"
+                "every number, the sign of zeros aside, by Freivalds' check modulo 2^61 - 1: a wrong row passes \
+                 with probability 2^-61"
                     .to_owned(),
         }
     }

@@ -4,7 +4,7 @@
 //! tree, and by reproducing every bit of recorded products.
 
 use plumbline_reference::accumulate::{Accumulation, Block, Reduce, Split, Sum};
-use plumbline_reference::format::{Rounding, TF32};
+use plumbline_reference::format::{BF16, Rounding, TF32};
 use plumbline_reference::ops::gemm::{Compute, EpilogueOrder, Gemm, Operands};
 use std::collections::BTreeMap;
 
@@ -103,6 +103,10 @@ const FMA: &str = "fma in ascending k";
 pub fn arithmetics(gemm: &Gemm, architecture: Option<&str>) -> Vec<Model> {
     let family = family(gemm);
     let chains = blocks(family, architecture).into_iter();
+    // Volta and Turing have no bf16.
+    let has_bf16 = |name: &str| !["volta", "turing"].contains(&name);
+    let is_bf16 = [gemm.a, gemm.b].contains(&BF16);
+    let chains = chains.filter(move |(name, _)| !is_bf16 || has_bf16(name));
     let chains =
         chains.map(|(name, block)| Model::new(format!("chain of {name}"), Accumulation::Chain(block)));
     match family {
@@ -113,7 +117,8 @@ pub fn arithmetics(gemm: &Gemm, architecture: Option<&str>) -> Vec<Model> {
             });
             let halves = Model::new("mma.sync of FP8 in halves", Accumulation::HalvesThenAdd(Block::HOPPER));
             let fast = chains.clone().filter(|_| gemm.fast_accumulation);
-            fast.chain(promoted).chain([halves]).collect()
+            let is_hopper = architecture.is_none_or(|own| own == "sm_90");
+            fast.chain(promoted).chain(is_hopper.then_some(halves)).collect()
         }
         Family::F16 => chains.collect(),
         Family::Tf32 => {
@@ -186,7 +191,7 @@ pub fn models(gemm: &Gemm, k: usize, architecture: Option<&str>, hints: &Hints) 
 }
 
 /// Parts of split-K that are tried.
-const MOST_PARTS: usize = 36;
+pub(super) const MOST_PARTS: usize = 36;
 
 /// A model, and with tiles of CUTLASS where the rest of K comes first.
 fn with_residue_first(model: &Model, family: Family) -> Vec<Model> {

@@ -4,9 +4,9 @@ use super::{Hints, Judged, Product};
 use crate::case::Criterion;
 use crate::seed::mix;
 use plumbline_reference::accumulate::{Accumulation, Block, Split, Sum};
-use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format, Policy, TF32, Value};
+use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format, Policy, TF32, Value};
 use plumbline_reference::ops::Op;
-use plumbline_reference::ops::gemm::{Compute, Gemm, Operands};
+use plumbline_reference::ops::gemm::{Bits32, Compute, EpilogueOrder, Gemm, GemmScale, Operands};
 use plumbline_reference::{Path, Tensor, TensorType};
 
 const SHAPE: [usize; 3] = [17, 40, 136];
@@ -58,7 +58,7 @@ fn every_model_explains_itself_and_is_within_the_bound() {
         let inputs = operands(gemm.a, real);
         let models = super::models(&gemm, SHAPE[2], Some("sm_90"), &Hints::new());
         // Some of them, so that the test stays short.
-        for model in models.iter().step_by(5).take(16) {
+        for model in models.iter().step_by(9).take(8) {
             let actual = run(&model.of(&gemm), &inputs);
             let explained = judge(&gemm, &inputs, &actual, Criterion::Explained);
             assert!(passes(&explained), "{}: {:?}", model.name, explained.explanation);
@@ -151,4 +151,65 @@ fn nan_is_never_within_a_bound() {
             assert_eq!(judge(&gemm, &inputs, &wrong, by).wrong.len(), 1, "{code:x}");
         }
     }
+}
+
+#[test]
+fn every_epilogue_is_within_the_bound() {
+    let [m, n, _] = SHAPE;
+    let orders = [
+        EpilogueOrder::FusedProduct,
+        EpilogueOrder::FusedAddend,
+        EpilogueOrder::FusedBias,
+        EpilogueOrder::RoundedProduct,
+    ];
+    let tiny = f32::from_bits(0x1780_0000); // 2^-80
+    for (format, out) in [(F16, F32), (BF16, BF16), (E4M3FN, F16), (F32, F32)] {
+        for (alpha, beta, scale) in [(1.0, 1.0, 1.0), (-0.3, 1.7, 1.9), (1.0, 1.0, tiny)] {
+            let gemm = Gemm {
+                alpha: Bits32(alpha),
+                beta: Bits32(beta),
+                c: Some(out),
+                bias: Some(out),
+                scale_a: GemmScale::Tensor,
+                scale_b: GemmScale::Row,
+                ..Gemm::new(format, format, out)
+            };
+            let mut inputs = operands(format, real);
+            inputs.push(tensor(out, &[m, n], 3, |random| 20.0 * real(random)));
+            inputs.push(tensor(F32, &[], 4, |_| scale));
+            inputs.push(tensor(F32, &[n], 5, |random| real(random) * scale));
+            inputs.push(tensor(out, &[n], 6, real));
+            for model in super::arithmetics(&gemm, Some("sm_90")) {
+                for epilogue in orders {
+                    if epilogue == EpilogueOrder::RoundedProduct && (beta != 1.0 || out.storage_bits != 16) {
+                        continue;
+                    }
+                    let actual = run(&Gemm { epilogue, ..model.of(&gemm) }, &inputs);
+                    let judged = judge(&gemm, &inputs, &actual, Criterion::Bound);
+                    let what = (&model.name, epilogue, alpha, scale, judged.max_error_over_bound);
+                    assert!(passes(&judged), "{format} {out} {what:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_zero_of_the_wrong_sign_and_what_does_not_saturate_are_beyond_every_bound() {
+    for format in [F16, BF16, E4M3FN, F32] {
+        let gemm = Gemm::new(format, format, F32);
+        let inputs = operands(format, |_| 0.0);
+        let right = run(&gemm, &inputs);
+        let mut codes: Vec<_> = right.codes().collect();
+        codes[7] = 0x8000_0000;
+        let wrong = Tensor::from_codes(right.ty().clone(), &codes).unwrap();
+        assert_eq!(judge(&gemm, &inputs, &wrong, Criterion::Bound).wrong.len(), 1, "{format}");
+    }
+    let gemm = Gemm::new(F16, F16, E5M2);
+    let inputs = operands(F16, |random| 100.0 * real(random).abs());
+    let right = run(&gemm, &inputs);
+    assert!(right.codes().all(|code| code == 0x7b));
+    assert!(passes(&judge(&gemm, &inputs, &right, Criterion::Bound)));
+    let infinite = Tensor::from_codes(right.ty().clone(), &vec![0x7c; right.len()]).unwrap();
+    assert_eq!(judge(&gemm, &inputs, &infinite, Criterion::Bound).wrong.len(), right.len());
 }

@@ -39,7 +39,8 @@ pub enum Accumulation {
     },
     /// FP8 `mma.sync` of Hopper, which has no FP8 unit: of every 32 products those with
     /// k mod 4 in {0, 1} make one block from +0, those in {2, 3} a second one on top, and
-    /// that result is added to the accumulator in f32, to nearest even.
+    /// that result is added to the accumulator in f32, to nearest even. The block's own number
+    /// of products does not count.
     HalvesThenAdd(Block),
     /// Sums of parts, added.
     Sum(Box<Sum>),
@@ -180,10 +181,13 @@ impl Split {
             Self::Every(n) => [1, n],
             Self::Interleaved { parts, run } => [parts, run],
         };
-        let fits = numbers.iter().all(|number| (1..=1 << 20).contains(number));
+        let fits = numbers.iter().all(|number| (1..=MOST_PARTS).contains(number));
         if fits { Ok(()) } else { Err("parts, runs and granules are from 1 to 2^20".to_owned()) }
     }
 }
+
+/// Parts of a sum, those within parts included.
+const MOST_PARTS: usize = 1 << 20;
 
 impl Accumulation {
     /// The format of the result.
@@ -194,6 +198,16 @@ impl Accumulation {
             Self::ResidueFirst { block, .. } => block.accumulator(),
             Self::Fma | Self::MultiplyAdd | Self::Pairwise | Self::HalvesThenAdd(_) | Self::Sum(_) => F32,
         }
+    }
+
+    /// Parts within parts, as far as their number does not depend on K.
+    fn parts(&self) -> usize {
+        let Self::Sum(sum) = self else { return 1 };
+        let own = match sum.split {
+            Split::Contiguous { parts, .. } | Split::Interleaved { parts, .. } => parts,
+            Split::Every(_) => 1,
+        };
+        own.saturating_mul(sum.each.parts())
     }
 
     /// Requires parameters that have a meaning.
@@ -220,6 +234,9 @@ impl Accumulation {
             Self::Sum(sum) => {
                 if sum.reduce == Reduce::Buffers(0) {
                     return Err("there is at least one buffer".to_owned());
+                }
+                if self.parts() > MOST_PARTS {
+                    return Err("sums within sums have at most 2^20 parts in all".to_owned());
                 }
                 sum.split.check().and_then(|()| sum.each.check())
             }

@@ -4,7 +4,7 @@
 //!
 //! - `a` is `[M, K]`, or `[K, M]` with `transpose_a`; `b` is `[K, N]`, or `[N, K]` with
 //!   `transpose_b`; all may have a batch in front. `c` and `y` are `[M, N]`, `bias` is `[N]`.
-//! - Scales are f32, of shape `[]`, or one per row of `op(a)` (`[M]`) and column of `op(b)`
+//! - Scales are f32, of shape `[]` or `[1]`, or one per row of `op(a)` (`[M]`) and column of `op(b)`
 //!   (`[N]`). `alpha` and `beta` are f32 bits. Where `beta` is zero, `c` is not read.
 //! - M, N, K and the batch may be 0; an empty sum is `+0`.
 //!
@@ -22,9 +22,16 @@
 //!
 //!   That is what cuBLASLt's kernels for sm_90 do (measured); [`EpilogueOrder`] has others.
 //!
-//! Outputs of 8 bits saturate; others overflow to infinity. NaN is the canonical one.
+//! Outputs of 8 bits saturate, infinite results included; others overflow to infinity. NaN is the
+//! canonical one.
 //! `compute` and `fast_accumulation` do not change the exact value: they say what arithmetic
 //! is asked of an implementation, and so how far it may be off.
+//!
+//! Errors name the input whose shape or format does not fit, or the parameter: formats that are
+//! no operands or outputs, a beta without c, conversions without an order of accumulation.
+//!
+//! Source: the formula is that of BLAS `gemm` with the scales of cuBLASLt's FP8 products; orders
+//! and epilogues are measured, see [`Accumulation`].
 
 mod epilogue;
 mod exact;
@@ -272,6 +279,9 @@ impl Gemm {
     /// If the inputs do not fit the signature or a position is outside the output.
     #[must_use]
     pub fn at(&self, inputs: &[Tensor], positions: &[usize], path: Path) -> Vec<u64> {
+        if positions.is_empty() {
+            return Vec::new();
+        }
         if let Path::Simd(simd) = path
             && let Some(elements) = Fast::new(self, inputs, simd).at(positions)
         {
@@ -435,15 +445,16 @@ impl Operation for Gemm {
     }
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+        let geometry = Geometry::of(self, inputs);
+        let ty = TensorType::new(self.out, geometry.output_shape());
+        // Without outputs other extents may be anything.
+        if ty.elements()? == 0 {
+            return Ok(vec![Tensor::from_bytes(ty, Vec::new())?]);
+        }
         if let Path::Simd(simd) = path
             && let Some(y) = Fast::new(self, inputs, simd).evaluate()?
         {
             return Ok(vec![y]);
-        }
-        let geometry = Geometry::of(self, inputs);
-        let ty = TensorType::new(self.out, geometry.output_shape());
-        if ty.elements()? == 0 {
-            return Ok(vec![Tensor::from_bytes(ty, Vec::new())?]);
         }
         let Some(accumulate) = &self.accumulate else {
             let y = Tensor::from_fn(ty, path, |i| {
@@ -451,10 +462,6 @@ impl Operation for Gemm {
             })?;
             return Ok(vec![y]);
         };
-        // Rows and columns are found by a position in the output, and here there is none.
-        if geometry.output_shape().contains(&0) {
-            return Ok(vec![Tensor::from_codes(ty, &[])?]);
-        }
         let epilogue = Epilogue::of(self, inputs, &geometry);
         // Every row and column once, as they take part in many elements.
         let (rows, columns) = (geometry.batch * geometry.m, geometry.batch * geometry.n);

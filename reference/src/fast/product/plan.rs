@@ -54,7 +54,7 @@ impl Plan {
 
     /// Whether there is a fast path, for some number of products.
     pub(crate) fn exists(accumulation: &Accumulation) -> bool {
-        leaves(accumulation, 0).is_some()
+        leaves(accumulation, 0).is_some_and(|leaves| leaves <= MAX_LEAVES)
     }
 }
 
