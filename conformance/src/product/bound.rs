@@ -293,6 +293,9 @@ fn of_sum(sum: &Sum, terms: &[Term]) -> (f64, f64) {
         limit += own_limit;
     }
     // Each partial sum is rounded, and each addition, to f32 and to the format of sums.
+    if limit == 0.0 {
+        return (error, limit);
+    }
     let additions = (parts.len().max(1) - 1) as f64;
     let n = additions + 1.0;
     let roundings = n * (roundoff(sum.partials) + roundoff(sum.sums) + U);

@@ -4,7 +4,6 @@
 use super::*;
 use crate::blas::layout::Stored;
 use crate::blas::product::{Bias, Scale, Way};
-use crate::device::{Component, probe};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
 
 fn product(a: Format, b: Format, d: Format) -> Product {
