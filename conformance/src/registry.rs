@@ -133,8 +133,8 @@ impl Registry {
             return Err(WaiverError::Unused { case, backend }.into());
         }
         if trials.is_empty() {
-            let why =
-                "no trial to run: no selected backend does any of the cases, or all are of larger profiles";
+            let why = "no trial to run: no selected backend does any of the cases, or all are of larger profiles or for devices \
+                 alone";
             return Err(SetupError::NothingToRun(why.to_owned()));
         }
         Ok(Self { trials, left_out, subjects })

@@ -141,7 +141,7 @@ fn verdict(case: &Case, built: &Built, criterion: Criterion, y: &Tensor) -> Outp
 fn words(criterion: Criterion) -> [&'static str; 2] {
     match criterion {
         Freivalds => ["freivalds", " rows of the product are wrong"],
-        Explained => ["explained", "models; the nearest, "],
+        Explained => ["explained", "models; the nearest where tried, "],
         _ => ["bound", "of the bound"],
     }
 }

@@ -58,9 +58,9 @@ impl<'a> Target<'a> {
         }
         let target = Self { backend, variant, gemm, extents, calls: AtomicUsize::new(0) };
         let op = Op::from(target.gemm.clone());
-        backend.supports(&op).map_err(BackendError::from)?;
         let types = target.types();
         op.signature(&types).map_err(BackendError::from)?;
+        backend.supports(&op).map_err(BackendError::from)?;
         let known = backend.ways(&op, &types)?;
         if !known.iter().any(|name| name == variant)
             && !backend.variants(&op).iter().any(|name| name == variant)

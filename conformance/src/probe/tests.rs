@@ -241,3 +241,11 @@ fn what_is_no_sum_in_an_order_is_an_error() {
     let result = target(&Cpu, "parallel", &Gemm::new(E4M3FN, E4M3FN, E4M3FN), SMALL);
     assert!(matches!(result, Err(ProbeError::Operation(_))), "{result:?}");
 }
+
+#[test]
+fn an_order_without_a_meaning_is_refused() {
+    let gemm =
+        Gemm::new(F16, F16, F32).accumulated(None, Sum::new(Split::Every(0), Accumulation::Fma).into());
+    let target = Target::new(&Cpu, "parallel", gemm, Extents { m: 4, n: 4, k: 16 });
+    assert!(matches!(target, Err(ProbeError::Backend(_))));
+}

@@ -3,8 +3,8 @@
 use super::ProbeError;
 use super::target::{Extents, Target, nearest};
 use crate::seed::mix;
-use plumbline_reference::accumulate::Accumulation;
-use plumbline_reference::format::{F32, Format, Rounding, TF32};
+use plumbline_reference::accumulate::{Accumulation, Sum};
+use plumbline_reference::format::{BF16, F16, Format, Rounding, TF32};
 use plumbline_reference::ops::{Compute, Operands};
 use plumbline_reference::{Path, Tensor};
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub(super) fn verify(target: &Target<'_>, orders: Vec<Accumulation>) -> Result<V
     let positions = sample(m * n, (BUDGET / k).max(1));
     let mut fits = Vec::new();
     for order in orders {
-        for accumulate in with_narrow_partials(order, gemm.out) {
+        for accumulate in with_narrow_partials(order) {
             for operands in conversions(target) {
                 let equal = equal(target, &inputs, &got, &positions, operands, &accumulate);
                 fits.push(Fit { accumulate: accumulate.clone(), operands, equal, of: positions.len() });
@@ -71,13 +71,16 @@ fn equal(
     positions.iter().zip(expected).filter(|&(&position, code)| got.code(position) == code).count()
 }
 
-/// Partial sums may be rounded to the output's format before they are added.
-fn with_narrow_partials(order: Accumulation, out: Format) -> Vec<Accumulation> {
+/// Partial sums may be rounded before they are added, and so may what additions give.
+fn with_narrow_partials(order: Accumulation) -> Vec<Accumulation> {
     let mut orders = vec![order];
-    if let (Accumulation::Sum(sum), true) = (&orders[0], out != F32) {
-        let mut sum = sum.clone();
-        sum.partials = out;
-        orders.push(Accumulation::Sum(sum));
+    if let Accumulation::Sum(sum) = &orders[0] {
+        let narrow = [BF16, F16].into_iter().flat_map(|format| {
+            let sum = || (**sum).clone();
+            [Sum { partials: format, ..sum() }, Sum { sums: format, ..sum() }]
+        });
+        let narrow: Vec<_> = narrow.map(Accumulation::from).collect();
+        orders.extend(narrow);
     }
     orders
 }

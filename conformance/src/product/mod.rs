@@ -120,7 +120,7 @@ impl Product<'_> {
                 format!("{name} ({others} more of {} models give the same bits where tried)", found.tried)
             }
             (mismatches, _) => format!(
-                "none of {} models; the nearest, {name}, differs in {mismatches} of {} elements",
+                "none of {} models; the nearest where tried, {name}, differs in {mismatches} of {} elements",
                 found.tried,
                 sample.positions.len()
             ),
@@ -147,6 +147,7 @@ impl Product<'_> {
             Ok(found) => found,
             Err(why) => return Judged { impossible: Some(why), ..Judged::default() },
         };
+        let in_full = examined.len();
         let wrong = examined.into_iter().flat_map(|row| {
             let first = row.first;
             row.right.into_iter().enumerate().map(move |(i, right)| (first + i, right))
@@ -166,7 +167,7 @@ impl Product<'_> {
             bit_exact: false,
             max_error_over_bound: None,
             explanation: (rows > 0)
-                .then(|| format!("Freivalds' check: {rows} rows of the product are wrong")),
+                .then(|| format!("Freivalds' check: {rows} rows of the product are wrong; {in_full} of them in full:")),
             guarantee:
                 "every number, the sign of zeros aside, by Freivalds' check modulo 2^61 - 1: a wrong row passes \
                  with probability 2^-61"

@@ -156,7 +156,9 @@ pub fn models(gemm: &Gemm, k: usize, architecture: Option<&str>, hints: &Hints) 
     // A library may say a number that stands for something else.
     let hinted: Option<usize> = hints.get("split_k").and_then(|parts| parts.parse().ok());
     let hinted = hinted.filter(|&parts| parts <= k);
-    for parts in hinted.into_iter().chain(1..=MOST_PARTS) {
+    // Of long sums fewer, as each takes its time.
+    let most = if k > LONG { MOST_PARTS / 4 } else { MOST_PARTS };
+    for parts in hinted.into_iter().chain(1..=most) {
         if parts <= 1 {
             models.extend(arithmetics.iter().flat_map(|model| with_residue_first(model, family)));
             continue;
@@ -190,6 +192,9 @@ pub fn models(gemm: &Gemm, k: usize, architecture: Option<&str>, hints: &Hints) 
     all
 }
 
+/// Products from which on fewer parts are tried.
+const LONG: usize = 12288;
+
 /// Parts of split-K that are tried.
 pub(super) const MOST_PARTS: usize = 36;
 
@@ -216,7 +221,7 @@ fn split(gemm: &Gemm, model: &Model, family: Family, parts: usize, k: usize) -> 
     let mut split = Vec::new();
     let mut add = |name: String, sum: Sum| {
         // Fewer parts make the same ones.
-        if parts > k || sum.split.of(k).iter().filter(|part| !part.is_empty()).count() < parts {
+        if sum.split.filled(k) < parts {
             return;
         }
         split.push(Model { name, accumulate: Some(sum.into()), ..model.clone() });

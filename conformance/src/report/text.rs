@@ -79,7 +79,7 @@ fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &
     }
     line("criterion", &serde_json::to_string(&output.criterion).unwrap_or_default().replace('"', ""));
     if let Some(shape) = &output.shape {
-        line("shape", shape);
+        line("not judged", shape);
         return;
     }
     if let Some(explanation) = &output.explanation {

@@ -70,7 +70,7 @@ impl Block {
     pub const AMPERE_TF32: Self = Self::f32(4, 24, -132);
     /// Ada, FP8 into f32.
     pub const ADA_FP8: Self =
-        Self { products: 16, fraction_bits: 13, min_exponent: -133, output: BlockOutput::Truncate(13) };
+        Self { products: 16, fraction_bits: 13, min_exponent: -132, output: BlockOutput::Truncate(13) };
     /// Hopper, f16 and bf16 into f32 (measured).
     pub const HOPPER: Self = Self::f32(16, 25, -133);
     /// Hopper, f16 into f16 (measured).

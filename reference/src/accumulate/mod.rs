@@ -161,7 +161,19 @@ impl Split {
     pub fn parts(self, len: usize) -> usize {
         match self {
             Self::Contiguous { parts, .. } | Self::Interleaved { parts, .. } => parts,
-            Self::Every(n) => len.div_ceil(n).max(1),
+            Self::Every(n) => len.div_ceil(n.max(1)).max(1),
+        }
+    }
+
+    /// How many of the parts of `len` products are not empty.
+    #[must_use]
+    pub fn filled(self, len: usize) -> usize {
+        match self {
+            Self::Contiguous { parts, granule } => {
+                len.div_ceil((len.div_ceil(granule).div_ceil(parts) * granule).max(1))
+            }
+            Self::Every(n) => len.div_ceil(n),
+            Self::Interleaved { parts, run } => len.div_ceil(run).min(parts),
         }
     }
 
@@ -181,13 +193,15 @@ impl Split {
             Self::Every(n) => [1, n],
             Self::Interleaved { parts, run } => [parts, run],
         };
-        let fits = numbers.iter().all(|number| (1..=MOST_PARTS).contains(number));
-        if fits { Ok(()) } else { Err("parts, runs and granules are from 1 to 2^20".to_owned()) }
+        if !numbers.iter().all(|number| (1..=1 << 20).contains(number)) {
+            return Err("parts, runs and granules are from 1 to 2^20".to_owned());
+        }
+        Ok(())
     }
 }
 
 /// Parts of a sum, those within parts included.
-const MOST_PARTS: usize = 1 << 20;
+const MOST_PARTS: usize = 1 << 14;
 
 impl Accumulation {
     /// The format of the result.
@@ -236,7 +250,7 @@ impl Accumulation {
                     return Err("there is at least one buffer".to_owned());
                 }
                 if self.parts() > MOST_PARTS {
-                    return Err("sums within sums have at most 2^20 parts in all".to_owned());
+                    return Err("sums within sums have at most 2^14 parts in all".to_owned());
                 }
                 sum.split.check().and_then(|()| sum.each.check())
             }
@@ -388,4 +402,25 @@ fn bits(sum: f32) -> u64 {
 
 fn convert(from: Format, to: Format, code: u64) -> u64 {
     if from == to { code } else { to.encode(from.decode(code), &Policy::IEEE, 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Split;
+
+    #[test]
+    fn filled_parts_are_those_that_hold_products() {
+        let numbers = [1, 2, 3, 7, 16, 64];
+        for len in [0, 1, 2, 15, 16, 17, 100] {
+            for a in numbers {
+                let pairs = numbers.into_iter().flat_map(|b| {
+                    [Split::Contiguous { parts: a, granule: b }, Split::Interleaved { parts: a, run: b }]
+                });
+                for split in pairs.chain([Split::Every(a)]) {
+                    let held = split.of(len).iter().filter(|part| !part.is_empty()).count();
+                    assert_eq!(split.filled(len), held, "{split:?} of {len}");
+                }
+            }
+        }
+    }
 }
