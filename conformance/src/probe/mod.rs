@@ -19,7 +19,7 @@ mod verify;
 
 pub use block::{Answer, BlockFindings};
 pub use recognise::{describe, recognise};
-pub use target::{Extents, Target};
+pub use target::{Extents, Target, Way};
 pub use tree::Tree;
 pub use verify::Fit;
 

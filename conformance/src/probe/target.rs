@@ -8,6 +8,9 @@ use plumbline_reference::{Backend, BackendError, Path, Tensor, TensorType};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// A way to make a product: the variant and how the backend describes it.
+pub type Way = (String, BTreeMap<String, String>);
+
 /// Extents of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
@@ -77,7 +80,7 @@ impl<'a> Target<'a> {
     }
 
     /// Every way in which the backend can make this product, and how it describes each.
-    pub fn ways(&self) -> Result<Vec<(String, BTreeMap<String, String>)>, ProbeError> {
+    pub fn ways(&self) -> Result<Vec<Way>, ProbeError> {
         let (op, types) = (Op::from(self.gemm.clone()), self.types());
         let zeros = types.iter().map(|ty| Tensor::from_fn(ty.clone(), Path::fastest(), |_| 0));
         let inputs = zeros.collect::<Result<Vec<_>, _>>().map_err(BackendError::from)?;
