@@ -50,17 +50,10 @@ pub fn recognise(tree: &Tree, block: Option<Block>) -> Vec<Accumulation> {
             if is_dealt(split) && matches!(&each, Accumulation::Sum(sum) if is_dealt(sum.split)) {
                 continue;
             }
-            let reduces = [
-                Reduce::Ascending,
-                Reduce::Neighbours,
-                Reduce::Halves,
-                Reduce::Descending,
-                Reduce::Buffers(1),
-                Reduce::Buffers(2),
-                Reduce::Buffers(4),
-            ];
+            let plain = [Reduce::Ascending, Reduce::Neighbours, Reduce::Halves, Reduce::Descending];
+            let reduces = plain.into_iter().chain((1..=8).map(Reduce::Buffers));
             let of = |reduce| Sum { reduce, ..Sum::new(split, each.clone()) }.into();
-            found.extend(reduces.map(of).into_iter().find(|sum| Tree::of(sum, len) == *tree));
+            found.extend(reduces.map(of).find(|sum| Tree::of(sum, len) == *tree));
         }
     }
     // Stable: among equally deep ones, those of short parts stay first.

@@ -198,6 +198,9 @@ const LONG: usize = 12288;
 /// Parts of split-K that are tried.
 pub(super) const MOST_PARTS: usize = 36;
 
+/// Buffers that partial sums are added in.
+const MOST_BUFFERS: usize = 8;
+
 /// A model, and with tiles of CUTLASS where the rest of K comes first.
 fn with_residue_first(model: &Model, family: Family) -> Vec<Model> {
     let tiles: &[usize] = match (family, &model.accumulate) {
@@ -248,7 +251,7 @@ fn split(gemm: &Gemm, model: &Model, family: Family, parts: usize, k: usize) -> 
     if let (Family::F32, Some(Accumulation::Fma)) = (family, &model.accumulate) {
         let dealt = Sum::new(Split::Interleaved { parts, run: 8 }, Accumulation::Fma);
         let name = format!("{}, tiles of 8 dealt to {parts} parts", model.name);
-        for buffers in [1, 4] {
+        for buffers in 1..parts.min(MOST_BUFFERS + 1) {
             let name = format!("{name}, added in {buffers} buffers");
             add(name, Sum { reduce: Reduce::Buffers(buffers), ..dealt.clone() });
         }
