@@ -129,9 +129,17 @@ fn fixtures() -> tempfile::TempDir {
     for sub in ["cases", "regressions"] {
         fs::create_dir(folder.path().join(sub)).unwrap();
     }
-    for entry in fs::read_dir(own.join("cases")).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), folder.path().join("cases").join(entry.file_name())).unwrap();
+    let mut folders = vec!["cases".to_owned()];
+    // Recordings lie beside the cases that name them.
+    for entry in fs::read_dir(own.join("hardware")).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+        folders.push(format!("hardware/{}", entry.file_name().to_string_lossy()));
+    }
+    for sub in folders {
+        fs::create_dir_all(folder.path().join(&sub)).unwrap();
+        for entry in fs::read_dir(own.join(&sub)).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), folder.path().join(&sub).join(entry.file_name())).unwrap();
+        }
     }
     fs::copy(own.join("waivers.yaml"), folder.path().join("waivers.yaml")).unwrap();
     folder
