@@ -24,7 +24,7 @@ const ADDITIONS: u32 = 1 << 30;
 /// for x in [1e30f32, 1.0, -1e30] {
 ///     sum.add_product(x.into(), 1f32.into());
 /// }
-/// assert_eq!(F32.encode(sum.value(), &Policy::IEEE, 0), 1f32.to_bits().into());
+/// assert_eq!(F32.encode(sum.value(), &Policy::IEEE, 0), u64::from(1f32.to_bits()));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Exact {
