@@ -1,6 +1,8 @@
 //! CUDA as a backend.
 #![allow(unsafe_code)]
 
+mod ready;
+
 use crate::blas::product::CUBLASLT;
 use crate::blas::{self, Lane, Lt, Refusal};
 use crate::defect::{Defect, TOO_MUCH};
@@ -17,8 +19,8 @@ use plumbline_reference::backend::{
     Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
 };
 use plumbline_reference::ops::{Cast, Op};
+use ready::{Ready, parameters};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How many streams run side by side.
@@ -346,77 +348,6 @@ impl Session {
                 Ok(Ready::Kernel { function: function.function, call, blocks })
             }
             _ => Err(CudaError::Grid { entry: entry(), blocks: call.blocks }),
-        }
-    }
-}
-
-/// Bytes of each parameter of a kernel.
-fn parameters(function: &CudaFunction) -> Result<Vec<usize>, CudaError> {
-    let mut sizes = Vec::new();
-    loop {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is loaded; the call writes two sizes.
-        let status = unsafe {
-            sys::cuFuncGetParamInfo(function.cu_function(), sizes.len(), &raw mut offset, &raw mut size)
-        };
-        match status {
-            // There is no parameter of that index.
-            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(sizes),
-            status => status.result().named("cuFuncGetParamInfo")?,
-        }
-        sizes.push(size);
-    }
-}
-
-/// A step whose kernel is loaded and whose arguments fit, or whose algorithm is chosen.
-enum Ready {
-    Kernel { function: CudaFunction, call: Call, blocks: u32 },
-    Product(Box<blas::Call>),
-    Zero { address: u64, bytes: usize },
-    Copy { from: u64, to: u64, bytes: usize },
-}
-
-impl Ready {
-    /// Makes what it needs on a stream before that is captured.
-    fn prepare(&self, lane: &Lane) -> Result<(), CudaError> {
-        match self {
-            Self::Product(call) => lane.prepare(call),
-            Self::Kernel { .. } | Self::Zero { .. } | Self::Copy { .. } => Ok(()),
-        }
-    }
-
-    fn queue(&self, lane: &Lane) -> Result<(), CudaError> {
-        let stream = &lane.stream;
-        match self {
-            Self::Product(call) => lane.queue(call),
-            Self::Zero { address, bytes } => {
-                // SAFETY: the bytes are those of an output's elements.
-                unsafe { result::memset_d8_async(*address, 0, *bytes, stream.cu_stream()) }
-                    .named("cuMemsetD8Async")
-            }
-            Self::Copy { from, to, bytes } => {
-                // SAFETY: both are within allocations of this crate's own.
-                unsafe { result::memcpy_dtod_async(*to, *from, *bytes, stream.cu_stream()) }
-                    .named("cuMemcpyDtoDAsync")
-            }
-            Self::Kernel { function, call, blocks } => {
-                let mut pointers: Vec<*mut c_void> =
-                    call.arguments.iter().map(|it| it.bytes.as_ptr().cast_mut().cast()).collect();
-                // SAFETY: the arguments have the sizes of the kernel's parameters, and the
-                // driver copies them before it returns. What a kernel does with them is what
-                // the memory contract is there to judge.
-                unsafe {
-                    result::launch_kernel(
-                        function.cu_function(),
-                        (*blocks, 1, 1),
-                        (call.threads, 1, 1),
-                        0,
-                        stream.cu_stream(),
-                        &mut pointers,
-                    )
-                }
-                .named(format!("cuLaunchKernel of {}", call.entry))
-            }
         }
     }
 }

@@ -243,3 +243,76 @@ fn special(products: impl Iterator<Item = (Term, Term)>, c: Term) -> Option<Valu
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Block, Term};
+    use crate::format::{BF16, E4M3FN, F16, Format, Policy, TF32, Value};
+
+    /// One block on products of numbers of a format.
+    fn fused(block: Block, format: Format, products: &[(f64, f64)], c: u64) -> u64 {
+        let term = |x: f64| {
+            let code = format.encode(Value::from(x), &Policy::IEEE, 0);
+            assert_eq!(format.to_f64(code), x, "{format} holds it");
+            Term::of(format, code)
+        };
+        block.fuse(products.iter().map(|&(a, b)| (term(a), term(b))), c)
+    }
+
+    fn two(exponent: i32) -> f64 {
+        2f64.powi(exponent)
+    }
+
+    /// What an H200 gave, each of which a wrong hypothesis does not give.
+    #[test]
+    fn probes_give_what_the_hardware_gave() {
+        let hopper = |format, products: &[_], c: u64| fused(Block::HOPPER, format, products, c);
+        // F is 25.
+        let cut = [(-two(13), two(10)), (-0.5, 1.0), (-0.25, 1.0), (-0.125, 1.0)];
+        assert_eq!(hopper(F16, &cut, 0x4b00_0000), 0xbf40_0000);
+        assert_eq!(fused(Block { fraction_bits: 24, ..Block::HOPPER }, F16, &cut, 0x4b00_0000), 0xbf00_0000);
+        assert_eq!(fused(Block { fraction_bits: 26, ..Block::HOPPER }, F16, &cut, 0x4b00_0000), 0xbf60_0000);
+        // Toward zero, not down; c is a term like the others.
+        assert_eq!(hopper(F16, &[(-two(-13), two(-13))], 0x3f80_0000), 0x3f80_0000);
+        assert_eq!(hopper(F16, &[(two(-13), two(-13)); 8], 0x3f80_0000), 0x3f80_0000);
+        // Products and subnormals are not normalised, zeros do not count.
+        let tiny = (two(-12), two(-13));
+        assert_eq!(hopper(F16, &[(1.5, 1.5), (1.75 * two(-10), two(-13)), tiny], 0), 0x4010_0001);
+        assert_eq!(hopper(F16, &[(two(-24), two(15)), tiny], 0), 0x3b00_0000);
+        assert_eq!(hopper(F16, &[(0.0, two(15)), (two(-9), 1.0), tiny], 0), 0x3b00_0080);
+        // e0 is -133.
+        let low = (255.0 * two(-82), two(-75));
+        assert_eq!(hopper(BF16, &[low, (two(-79), two(-79)), (two(-79), two(-79))], 0), 1);
+        assert_eq!(hopper(BF16, &[low, (two(-80), two(-79)), (two(-80), two(-79))], 0), 0);
+        // Products beyond f32 cancel; sums beyond it are infinite.
+        assert_eq!(hopper(BF16, &[(two(127), two(127)), (-two(127), two(127))], 0x3f80_0000), 0);
+        assert_eq!(hopper(BF16, &[(two(127), two(127))], 0), 0x7f80_0000);
+        assert_eq!(hopper(BF16, &[(two(103), 1.0)], 0x7f7f_ffff), 0x7f7f_ffff);
+        assert_eq!(hopper(BF16, &[(two(104), 1.0)], 0x7f7f_ffff), 0x7f80_0000);
+        // Subnormal accumulators pass, -0 does not.
+        for c in [0x0000_0001, 0x807f_ffff] {
+            assert_eq!(hopper(BF16, &[(0.0, 1.0)], c), c);
+        }
+        assert_eq!(hopper(F16, &[(-0.0, 1.0)], 0x8000_0000), 0);
+        // f16 accumulators round to nearest even, and e0 is -21.
+        let f16 = |products: &[_], c| fused(Block::HOPPER_F16, F16, products, c);
+        assert_eq!(f16(&[(16.0, 1.0)], 0x7bff), 0x7c00);
+        assert_eq!(f16(&[(15.992_187_5, 1.0)], 0x7bff), 0x7bff);
+        assert_eq!(f16(&[tiny, (two(-23), two(-24))], 0), 0);
+        // FP8 keeps 13 fraction bits, of c too.
+        let fp8 = |products: &[_], c| fused(Block::HOPPER_FP8, E4M3FN, products, c);
+        let kept = [(0x3f80_03ff, 0x3f80_0000), (0x3f80_07ff, 0x3f80_0400), (0x007f_ffff, 0x007f_fc00)];
+        for (c, right) in kept.into_iter().chain([(1, 0), (0x8000_0001, 0)]) {
+            assert_eq!(fp8(&[(0.0, 1.0)], c), right, "{c:x}");
+        }
+        assert_eq!(fp8(&[(1.0, 1.0)], 0x3880_0000), 0x3f80_0000);
+        let mut ones = [(1.0, 1.0); 32];
+        ones[0] = (256.0, 256.0);
+        assert_eq!(fp8(&ones, 0), 0x4780_0000);
+        assert_eq!(fused(Block::HOPPER_FP8_F16, E4M3FN, &[(-two(-9), two(-9))], 0), 0x8040);
+        // TF32 as the f32 whose low bits are dropped.
+        let dropped = Term::of(TF32, 0x3f80_3000);
+        let one = Term::of(TF32, 0x3f80_0000);
+        assert_eq!(Block::HOPPER_TF32.fuse([(dropped, one)].into_iter(), 0), 0x3f80_2000);
+    }
+}
