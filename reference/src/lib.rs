@@ -1,6 +1,7 @@
 //! The bit-exact CPU reference of Plumbline.
 //!
 //! - [`format`](mod@format): number formats as data, with one encoder and one decoder.
+//! - [`block`]: GGML's block formats as data.
 //! - [`ops`]: what each operation means; an [`Op`](ops::Op) is a value that says
 //!   what to compute.
 //! - [`accumulate`]: orders in which dot products are summed, tensor cores among them.
@@ -15,6 +16,7 @@
 
 pub mod accumulate;
 pub mod backend;
+pub mod block;
 mod cpu;
 mod dtype;
 mod exact;

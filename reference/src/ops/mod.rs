@@ -7,23 +7,28 @@
 //! `mod` line, and a line in the table below.
 
 pub mod absmax;
+pub mod batched_gemv;
 pub mod cast;
 pub mod classify;
 pub mod decode;
+pub mod dequantize;
 pub mod device_scaled_cast;
 mod encoding;
 pub mod format_info;
 pub mod gemm;
+pub mod gemv;
 pub mod mma;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
 
 pub use absmax::AbsmaxNan;
+pub use dequantize::BlockConversion;
 pub use device_scaled_cast::{Special, Tiny};
 pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
 pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
+pub use gemv::Activations;
 pub use signature::SignatureError;
 
 use crate::{Path, Tensor, TensorError, TensorType};
@@ -164,4 +169,10 @@ operations! {
     mma: Mma,
     /// A matrix product.
     gemm: Gemm,
+    /// GGML blocks to numbers.
+    dequantize: Dequantize,
+    /// A matrix of GGML blocks times a vector.
+    gemv: Gemv,
+    /// A matrix of GGML blocks times up to 16 vectors.
+    batched_gemv: BatchedGemv,
 }

@@ -1,0 +1,9 @@
+//! GGML blocks: against what ggml wrote and read, and against formulas written out by hand.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod dequantize;
+mod gemv;
+#[path = "../common/noise.rs"]
+mod noise;
+mod recorded;
