@@ -13,7 +13,7 @@
 
 mod k;
 mod legacy;
-mod nonlinear;
+pub(crate) mod nonlinear;
 mod ternary;
 
 use crate::format::{E8M0, F16, F32};
@@ -104,6 +104,22 @@ impl Layout {
         sum == self.bytes && self.values <= MAX_VALUES
     }
 
+    /// The byte at which a field begins, for constants.
+    ///
+    /// # Panics
+    /// If the format has no such field.
+    pub(crate) const fn at(&self, name: &str) -> usize {
+        let (mut start, mut i) = (0, 0);
+        while i < self.fields.len() {
+            if is_same(self.fields[i].name.as_bytes(), name.as_bytes()) {
+                return start;
+            }
+            start += self.fields[i].bytes();
+            i += 1;
+        }
+        panic!("no such field")
+    }
+
     /// A field and the byte at which it begins.
     ///
     /// # Panics
@@ -123,6 +139,14 @@ impl Layout {
             (start, *field)
         })
     }
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 /// A block's bytes, read by field.

@@ -161,6 +161,28 @@ impl Lanes for Avx2 {
     op!(max_i16(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epi16(a, b));
     op!(fused(a: __m256i, b: __m256i, c: __m256i) -> __m256i = _mm256_castps_si256(_mm256_fmadd_ps(
         _mm256_castsi256_ps(a), _mm256_castsi256_ps(b), _mm256_castsi256_ps(c))));
+    op!(to_float(a: __m256i) -> __m256i = _mm256_castps_si256(_mm256_cvtepi32_ps(a)));
+
+    #[inline(always)]
+    fn lookup(self, table: &[u32; 16], a: __m256i) -> __m256i {
+        let table: *const __m256i = table.as_ptr().cast();
+        // SAFETY: `self` proves the feature; the table holds the 16 words that are read.
+        unsafe {
+            let low = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(table), a);
+            let high = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(table.add(1)), a);
+            let is_high = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(a));
+            let found = _mm256_blendv_ps(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high), is_high);
+            _mm256_castps_si256(found)
+        }
+    }
+
+    #[inline(always)]
+    fn write(self, v: __m256i, memory: &mut Out) {
+        let memory = memory[..4 * N].as_mut_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 32 bytes that are written.
+        unsafe { _mm256_storeu_si256(memory.cast(), v) }
+    }
+
     op!(to_int(a: __m256i) -> __m256i = _mm256_cvttps_epi32(_mm256_castsi256_ps(a)));
 
     #[inline(always)]

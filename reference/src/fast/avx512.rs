@@ -162,6 +162,17 @@ impl Lanes for Avx512 {
     op!(max_i16(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epi16(a, b));
     op!(fused(a: __m512i, b: __m512i, c: __m512i) -> __m512i = _mm512_castps_si512(_mm512_fmadd_ps(
         _mm512_castsi512_ps(a), _mm512_castsi512_ps(b), _mm512_castsi512_ps(c))));
+    op!(to_float(a: __m512i) -> __m512i = _mm512_castps_si512(_mm512_cvtepi32_ps(a)));
+    op!(lookup(table: &[u32; 16], a: __m512i) -> __m512i =
+        _mm512_permutexvar_epi32(a, _mm512_loadu_si512(table.as_ptr().cast())));
+
+    #[inline(always)]
+    fn write(self, v: __m512i, memory: &mut Out) {
+        let memory = memory[..4 * N].as_mut_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 64 bytes that are written.
+        unsafe { _mm512_storeu_si512(memory.cast(), v) }
+    }
+
     op!(to_int(a: __m512i) -> __m512i = _mm512_cvttps_epi32(_mm512_castsi512_ps(a)));
 
     #[inline(always)]

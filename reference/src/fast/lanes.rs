@@ -94,6 +94,12 @@ pub(super) trait Lanes: Copy + Debug {
     fn max_i16(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c` of f32, rounded once.
     fn fused(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The f32 nearest to an i32.
+    fn to_float(self, a: Self::V) -> Self::V;
+    /// The entry of a table that the low four bits name.
+    fn lookup(self, table: &[u32; 16], a: Self::V) -> Self::V;
+    /// All 4 `N` bytes, to the start of memory.
+    fn write(self, v: Self::V, memory: &mut Out);
     /// The i32 of an f32 below 2^31 in magnitude, toward zero.
     fn to_int(self, a: Self::V) -> Self::V;
     /// The f32 of the exact sum of two i32, toward zero.

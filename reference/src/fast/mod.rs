@@ -1,4 +1,5 @@
-//! Fast paths: the operations of the cast family and matrix products on SIMD registers.
+//! Fast paths: the operations of the cast family, GGML blocks and matrix products on SIMD
+//! registers.
 //!
 //! The definition says what is right and is written to be read; the code here says
 //! the same to a processor, and tests prove that no bit differs. Nothing is shared
@@ -18,6 +19,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod blocks;
 mod conversion;
 mod general;
 mod lanes;
@@ -29,6 +31,8 @@ mod product;
 mod source;
 mod target;
 
+pub(crate) use blocks::{Vectors, dequantized};
+pub use blocks::{dequantize, dequantize_parallel};
 pub use conversion::Conversion;
 pub(crate) use conversion::Scale;
 pub(crate) use magnitude::Magnitude;

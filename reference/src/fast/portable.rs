@@ -217,6 +217,21 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn to_float(self, a: V) -> V {
+        map(a, |a| (a as i32 as f32).to_bits())
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u32; 16], a: V) -> V {
+        map(a, |a| table[(a & 15) as usize])
+    }
+
+    #[inline(always)]
+    fn write(self, v: V, memory: &mut Out) {
+        memory[..4 * N].write_copy_of_slice(v.map(u32::to_le_bytes).as_flattened());
+    }
+
+    #[inline(always)]
     fn to_int(self, a: V) -> V {
         map(a, |a| f32::from_bits(a) as i32 as u32)
     }

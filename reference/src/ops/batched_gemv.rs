@@ -55,6 +55,10 @@ impl Operation for BatchedGemv {
         Ok(vec![Tensor::from_bytes(ty, self.of_row().products(inputs, path))?])
     }
 
+    fn has_fast_path(&self) -> bool {
+        self.of_row().has_loop()
+    }
+
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
         let n = inputs[0].shape()[0];
         self.accumulate.is_none().then(|| self.of_row().exact_value(inputs, index / n, index % n).to_f64())

@@ -19,6 +19,7 @@
 
 use super::{Inputs, Operation, SignatureError};
 use crate::block::BlockFormat;
+use crate::fast::{Conversion, dequantized};
 use crate::format::{BF16, F16, F32, Format, Policy, Value};
 use crate::{Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
@@ -67,6 +68,17 @@ impl Dequantize {
         }
     }
 
+    /// What is left to do after a conversion to f32: nothing, or a conversion to the output.
+    /// `None` where the conversion to f32 would be one rounding too many.
+    fn narrowing(&self) -> Option<Option<Conversion>> {
+        let rounds = self.from.has_mins() || self.from == BlockFormat::Q8K;
+        match self.to {
+            F32 => Some(None),
+            _ if rounds && self.conversion == BlockConversion::Direct => None,
+            to => Conversion::cast(F32, to, &Policy::IEEE).map(Some),
+        }
+    }
+
     /// The values of a block, in their bytes.
     fn block(&self, bytes: &[u8], values: &mut [u8]) {
         let unpacked = self.from.unpack(bytes);
@@ -112,8 +124,16 @@ impl Operation for Dequantize {
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let [outer @ .., blocks, bytes] = inputs[0].shape() else { return Ok(Vec::new()) };
         let ty = TensorType::new(self.to, [outer, &[blocks * self.from.values()]].concat());
-        let mut y = vec![0; ty.elements()? * ty.dtype.bytes()];
         let packed = inputs[0].packed();
+        if let (Path::Simd(simd), Some(narrowing)) = (path, self.narrowing()) {
+            let singles = dequantized(simd, self.from, &packed);
+            let y = match narrowing {
+                None => singles,
+                Some(conversion) => conversion.converted(simd, &singles, None, &[]),
+            };
+            return Ok(vec![Tensor::from_bytes(ty, y)?]);
+        }
+        let mut y = vec![0; ty.elements()? * ty.dtype.bytes()];
         let width = self.from.values() * ty.dtype.bytes();
         match path {
             Path::Definition => {
@@ -127,6 +147,10 @@ impl Operation for Dequantize {
             }
         }
         Ok(vec![Tensor::from_bytes(ty, y)?])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.narrowing().is_some()
     }
 
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {

@@ -37,6 +37,7 @@ use super::dequantize::blocks;
 use super::{Inputs, Operation, SignatureError};
 use crate::accumulate::{Accumulation, Operand, Reduce, Split, Sum};
 use crate::block::{BlockFormat, Unpacked};
+use crate::fast::Vectors;
 use crate::format::{F32, Policy, Value};
 use crate::{Exact, Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
@@ -163,6 +164,12 @@ impl Gemv {
         let x = inputs[1].packed();
         let row_bytes = w.len().checked_div(n).unwrap_or(0);
         let vector_bytes = x.len().checked_div(m).unwrap_or(0);
+        if let (true, Path::Simd(simd)) = (self.has_loop(), path) {
+            let vectors = Vectors { x: &x, count: m };
+            let row = |i: usize| vectors.times(simd, self.weights, &w[i * row_bytes..][..row_bytes]);
+            let columns: Vec<_> = (0..n).into_par_iter().map(row).collect();
+            return interleaved(m, &columns, |sum| if sum.is_nan() { NAN } else { sum.to_bits() });
+        }
         let vector = |i: usize| Vector::of(self.activations, &x[i * vector_bytes..][..vector_bytes]);
         let vectors: Vec<_> = (0..m).map(vector).collect();
         let row = |i: usize| -> Vec<u64> {
@@ -175,7 +182,13 @@ impl Gemv {
             Path::Definition => (0..n).map(row).collect(),
             Path::Parallel | Path::Simd(_) => (0..n).into_par_iter().map(row).collect(),
         };
-        (0..m).flat_map(|i| columns.iter().flat_map(move |column| (column[i] as u32).to_le_bytes())).collect()
+        interleaved(m, &columns, |code| code as u32)
+    }
+
+    /// Whether there is a loop for these parameters.
+    pub(super) fn has_loop(&self) -> bool {
+        self.activations == Activations::F32
+            && self.accumulate == Some(warp_order(self.weights, self.activations))
     }
 
     /// How many vectors there are.
@@ -206,6 +219,14 @@ impl Gemv {
         let w = w.chunks_exact(self.weights.bytes()).map(|block| self.weights.unpack(block)).collect();
         (w, Vector::of(self.activations, &x))
     }
+}
+
+/// The canonical NaN.
+const NAN: u32 = 0x7fff_ffff;
+
+/// The elements `[m, n]` of columns, in bytes.
+fn interleaved<T: Copy>(m: usize, columns: &[Vec<T>], bits: impl Fn(T) -> u32 + Copy) -> Vec<u8> {
+    (0..m).flat_map(|i| columns.iter().flat_map(move |column| bits(column[i]).to_le_bytes())).collect()
 }
 
 /// A vector of activations.
@@ -307,6 +328,10 @@ impl Operation for Gemv {
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let ty = TensorType::new(F32, &inputs[0].shape()[..1]);
         Ok(vec![Tensor::from_bytes(ty, self.products(inputs, path))?])
+    }
+
+    fn has_fast_path(&self) -> bool {
+        self.has_loop()
     }
 
     fn exact(&self, inputs: &[Tensor], _: usize, index: usize) -> Option<f64> {
