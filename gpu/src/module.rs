@@ -10,6 +10,7 @@ pub use cache::Cache;
 
 use crate::device::{ComputeCapability, Fault, Library, Version, probe};
 use crate::error::CudaError;
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{ALL, Format, Specials};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -27,13 +28,16 @@ pub struct Source {
 }
 
 /// The headers that sources include, with the one that is made from the reference's table.
-static HEADERS: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
+static HEADERS: LazyLock<[(&str, String); 9]> = LazyLock::new(|| {
     [
+        ("blocks.cuh", include_str!("../kernels/blocks.cuh").to_owned()),
         ("cvt.cuh", include_str!("../kernels/cvt.cuh").to_owned()),
         ("elementwise.cuh", include_str!("../kernels/elementwise.cuh").to_owned()),
         ("fast.cuh", include_str!("../kernels/fast.cuh").to_owned()),
         ("format.cuh", include_str!("../kernels/format.cuh").to_owned()),
         ("formats.cuh", formats()),
+        ("gemv.cuh", include_str!("../kernels/gemv.cuh").to_owned()),
+        ("layouts.cuh", layouts()),
         ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
     ]
 });
@@ -62,6 +66,32 @@ fn formats() -> String {
             text,
             "constexpr Format {name} = {{{signed}, {exponent_bits}, {fraction_bits}, {bias}, \
              Specials::{specials}, {subnormals}, {storage_bits}, {low_padding}}};"
+        );
+    }
+    text
+}
+
+/// A block format's structure in `blocks.cuh`.
+#[must_use]
+pub fn block_constant(format: BlockFormat) -> String {
+    format.name().to_uppercase()
+}
+
+/// `layouts.cuh`: sizes and the byte at which each field begins, of every block format of the
+/// reference.
+fn layouts() -> String {
+    let mut text = "#pragma once\n".to_owned();
+    for format in BlockFormat::ALL {
+        let layout = format.layout();
+        let sizes = [("VALUES", layout.values), ("BYTES", layout.bytes)];
+        let fields = layout.offsets().map(|(at, field)| (field.name, at));
+        let constants: Vec<_> =
+            sizes.into_iter().chain(fields).map(|(name, value)| format!("{name} = {value}")).collect();
+        let _ = writeln!(
+            text,
+            "struct Layout_{} {{\n    static constexpr int {};\n}};",
+            block_constant(format),
+            constants.join(", ")
         );
     }
     text

@@ -138,6 +138,9 @@ operations! {
     scaled_decode: ScaledDecode,
     mma: Mma,
     gemm: Gemm,
+    dequantize: Dequantize,
+    gemv: Gemv,
+    batched_gemv: BatchedGemv,
 }
 
 /// The variant that computes with integers and runs on any architecture.

@@ -1,5 +1,6 @@
 //! How fast the CPU reference's conversions are, beside those of the crates float8, half and
-//! minifloat, and how fast its matrix products: `cargo xtask bench`.
+//! minifloat, how fast it decodes GGML blocks, beside candle-core, and how fast its matrix products:
+//! `cargo xtask bench`.
 //!
 //! All conversions are given the same values and run in turn, in one process, over many rounds in rotating
 //! order; so a busy machine slows all alike, and ratios hold. 2^20 elements fit a cache, 2^26
@@ -8,6 +9,7 @@
 //! at hand. `copy`, in such chunks, and `memcpy`, one for each thread, are the ceilings of
 //! conversions that do no work.
 
+mod block;
 mod contender;
 mod conversion;
 mod measure;
@@ -28,10 +30,10 @@ use crate::report::{Report, processor};
 #[derive(Parser)]
 #[command(
     bin_name = "cargo xtask bench",
-    about = "Measure the speed of conversions, beside other crates, and of matrix products"
+    about = "Measure the speed of conversions, GGML blocks and matrix products, beside other crates"
 )]
 struct Options {
-    /// Only what contains one of these, like `e4m3fn`, `copy`, `f32-f16/2^26`, `product` or `1-thread`
+    /// Only what contains one of these, like `e4m3fn`, `copy`, `f32-f16/2^26`, `block`, `product` or `1-thread`
     filters: Vec<String>,
     /// How often each is visited
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
@@ -59,12 +61,15 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let chosen: Vec<_> = settings().into_iter().filter(|setting| options.chooses(&setting.name())).collect();
+    let blocks = threads().into_iter().flat_map(block::settings);
+    let blocks: Vec<_> = blocks.filter(|setting| options.chooses(&setting.name())).collect();
     let products: Vec<_> = products().into_iter().filter(|it| options.chooses(&it.name())).collect();
-    if chosen.is_empty() && products.is_empty() {
+    if chosen.is_empty() && blocks.is_empty() && products.is_empty() {
         bail!("no measurement is called like {}; --list names them", options.filters.join(" or "));
     }
     if options.list {
         chosen.iter().for_each(|setting| println!("{}", setting.name()));
+        blocks.iter().for_each(|setting| println!("{}", setting.name()));
         products.iter().for_each(|setting| println!("{}", setting.name()));
         return Ok(());
     }
@@ -78,6 +83,12 @@ fn run(options: &Options) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(setting.threads).build()?;
         comparisons.push(pool.install(|| setting.measure(options.rounds as usize))?);
     }
+    let mut block_comparisons = Vec::with_capacity(blocks.len());
+    for setting in blocks {
+        eprintln!("{}", setting.name());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(setting.threads).build()?;
+        block_comparisons.push(pool.install(|| setting.measure(options.rounds as usize))?);
+    }
     let mut product_comparisons = Vec::with_capacity(products.len());
     for setting in products {
         eprintln!("{}", setting.name());
@@ -89,6 +100,7 @@ fn run(options: &Options) -> Result<()> {
         processor: processor(),
         simd: Simd::best().name(),
         comparisons,
+        blocks: block_comparisons,
         products: product_comparisons,
     };
     let table = report.markdown();

@@ -55,42 +55,54 @@ impl Setting {
     pub fn measure(self, rounds: usize) -> Result<Comparison> {
         let n = 1usize << self.log2;
         let x = self.conversion.input(n)?;
-        let mut contenders = self.conversion.contenders(x.bytes(), self.threads)?;
-        // The first call also gives each its memory.
-        contenders.iter_mut().for_each(|(_, contender)| contender.convert());
-        let agreement: Vec<_> =
-            contenders.iter().map(|contender| disagreement(&contenders[0], contender, n)).collect();
-
+        let contenders = self.conversion.contenders(x.bytes(), self.threads)?;
         let calls = if n * self.conversion.bytes() > 32 << 20 { 1 } else { CALLS_IN_CACHE };
-        let mut times = vec![Vec::new(); contenders.len()];
-        for round in 0..rounds {
-            for turn in 0..contenders.len() {
-                let who = (round + turn) % contenders.len();
-                times[who].push(visit(&mut contenders[who], calls));
-            }
-        }
-        let measured =
-            contenders.iter().zip(&times).zip(agreement).map(|(((name, _), visits), (differing, first))| {
-                let all = visits.iter().flatten().copied();
-                let ratios = visits.iter().zip(&times[0]).map(|(its, ours)| median(its) / median(ours));
-                Measured {
-                    name,
-                    median: rate(n, median(&all.clone().collect::<Vec<_>>())),
-                    best: rate(n, all.fold(f64::INFINITY, f64::min)),
-                    ratio: median(&ratios.collect::<Vec<_>>()),
-                    differing,
-                    first_differing: first,
-                }
-            });
+        let contenders = compare(contenders, n, n, calls, rounds);
         Ok(Comparison {
             conversion: self.conversion.name(),
             elements: n,
             threads: self.threads,
             rounds,
             bytes: self.conversion.bytes(),
-            contenders: measured.collect(),
+            contenders,
         })
     }
+}
+
+/// Contenders, the reference first, that each convert `elements` with a call; the first `results` of
+/// their results are compared.
+pub fn compare(
+    mut contenders: Vec<Named<'_>>,
+    elements: usize,
+    results: usize,
+    calls: usize,
+    rounds: usize,
+) -> Vec<Measured> {
+    // The first call also gives each its memory.
+    contenders.iter_mut().for_each(|(_, contender)| contender.convert());
+    let agreement: Vec<_> =
+        contenders.iter().map(|contender| disagreement(&contenders[0], contender, results)).collect();
+    let mut times = vec![Vec::new(); contenders.len()];
+    for round in 0..rounds {
+        for turn in 0..contenders.len() {
+            let who = (round + turn) % contenders.len();
+            times[who].push(visit(&mut contenders[who], calls));
+        }
+    }
+    let measured =
+        contenders.iter().zip(&times).zip(agreement).map(|(((name, _), visits), (differing, first))| {
+            let all = visits.iter().flatten().copied();
+            let ratios = visits.iter().zip(&times[0]).map(|(its, ours)| median(its) / median(ours));
+            Measured {
+                name,
+                median: rate(elements, median(&all.clone().collect::<Vec<_>>())),
+                best: rate(elements, all.fold(f64::INFINITY, f64::min)),
+                ratio: median(&ratios.collect::<Vec<_>>()),
+                differing,
+                first_differing: first,
+            }
+        });
+    measured.collect()
 }
 
 /// Seconds of each call.

@@ -16,6 +16,7 @@ pub struct Report {
     /// The instruction set of the reference's fast path.
     pub simd: &'static str,
     pub comparisons: Vec<Comparison>,
+    pub blocks: Vec<Comparison>,
     pub products: Vec<product::Comparison>,
 }
 
@@ -44,7 +45,10 @@ impl Report {
                 self.table(&mut text, table);
             }
         }
-        for comparison in &self.comparisons {
+        if !self.blocks.is_empty() {
+            self.blocks(&mut text);
+        }
+        for comparison in self.comparisons.iter().chain(&self.blocks) {
             for contender in comparison.contenders.iter().filter(|contender| contender.differing > 0) {
                 let _ = writeln!(
                     text,
@@ -61,6 +65,23 @@ impl Report {
             self.products(&mut text);
         }
         text
+    }
+
+    fn blocks(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "\nGGML blocks, 2^20 values to f32 in GB/s of them, 4096 x 4096 products with f32 vectors in 10^9 \
+             multiply-adds per second; `x` is how many times as fast Plumbline is.\n"
+        );
+        let _ = writeln!(text, "| blocks | threads | Plumbline | others |\n|---|---|---|---|");
+        for it in &self.blocks {
+            let Some((ours, others)) = it.contenders.split_first() else { continue };
+            let unit = it.bytes.max(1) as f64;
+            let speed = |it: &Measured| format!("{:.1} ({:.1})", it.median * unit, it.best * unit);
+            let other = |it: &Measured| format!("{} {}: {:.2}x", it.name, speed(it), it.ratio);
+            let others = others.iter().map(other).collect::<Vec<_>>().join(", ");
+            let _ = writeln!(text, "| {} | {} | {} | {others} |", it.conversion, it.threads, speed(ours));
+        }
     }
 
     fn products(&self, text: &mut String) {

@@ -1,0 +1,2 @@
+// A matrix of GGML blocks times several vectors.
+#include "gemv.cuh"

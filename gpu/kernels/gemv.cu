@@ -1,0 +1,2 @@
+// A matrix of GGML blocks times a vector.
+#include "gemv.cuh"
