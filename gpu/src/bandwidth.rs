@@ -4,9 +4,10 @@ use crate::cuda::{Cuda, view};
 use crate::ops;
 use crate::plan::{Step, View};
 use cudarc::driver::sys::CUdeviceptr;
-use plumbline_reference::backend::{Backend, BackendError, Buffer, Layout};
+use plumbline_reference::backend::{Backend, BackendError, Buffer, Launch, Layout, Stream};
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
-use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Decode, Granularity, Op};
+use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Decode, Gemv, Granularity, Op};
 use plumbline_reference::{DType, TensorType};
 
 /// One measurement.
@@ -93,11 +94,67 @@ impl Cuda {
         Ok(measured)
     }
 
-    /// Memory that holds every pattern of 32 bits in turn.
-    fn filled(&self, bytes: usize) -> Result<Buffer, BackendError> {
-        let buffer = self.alloc(&Layout::contiguous(TensorType::new(DType::U8, [bytes])))?;
+    /// Measures a product of that many rows and columns on matrices that take turns, so that none
+    /// is in the cache when its turn comes. Each turn is one call of a graph.
+    pub fn gemv_bandwidth(
+        &self,
+        op: &Gemv,
+        [rows, k]: [usize; 2],
+        rounds: usize,
+    ) -> Result<Bandwidth, BackendError> {
+        let blocks = |format: BlockFormat| [k / format.values(), format.bytes()];
+        let w = TensorType::new(DType::U8, [&[rows][..], &blocks(op.weights)].concat());
+        let x = match op.activations.blocks() {
+            None => TensorType::new(F32, [k]),
+            Some(format) => TensorType::new(DType::U8, blocks(format)),
+        };
+        let op = Op::from(op.clone());
+        let y = op.signature(&[w.clone(), x.clone()])?.swap_remove(0);
+        let views = [&w, &x, &y].map(|ty| View::contiguous(0, ty.clone()));
+        let [w_bytes, ..] = views.clone().map(|view| view.count() * view.width());
+        let bytes: u64 = views.iter().map(|view| view.count() * view.width()).sum();
+        let turns = MUCH.div_ceil(w_bytes.max(1)).clamp(2, 64) as usize;
+        let of = |ty: &TensorType| {
+            let bytes = View::contiguous(0, ty.clone());
+            self.filled_as(ty, (bytes.count() * bytes.width()) as usize)
+        };
+        let weights = (0..turns).map(|_| of(&w)).collect::<Result<Vec<_>, _>>()?;
+        let (x, y) = (of(&x)?, of(&y)?);
+        let variants = self.variants(&op);
+        let variant = variants.first().map_or("", String::as_str);
+        let mut millis = Vec::new();
+        {
+            let inputs: Vec<_> = weights.iter().map(|w| [w, &x]).collect();
+            let outputs = [&y];
+            let call =
+                |inputs| Launch { op: &op, variant, inputs, outputs: &outputs, stream: Stream::default() };
+            let calls: Vec<_> = inputs.iter().map(|inputs| call(&inputs[..])).collect();
+            let graph = self.record(&calls)?;
+            for round in 0..=rounds {
+                let replay = graph.timed()?;
+                // The first round warms up.
+                if round > 0 {
+                    millis.push(replay / turns as f32);
+                }
+            }
+        }
+        millis.sort_by(f32::total_cmp);
+        Ok(Bandwidth { name: format!("{} of {rows} x {k}, {variant}", op.name()), bytes, millis })
+    }
+
+    /// A tensor of patterns.
+    fn filled_as(&self, ty: &TensorType, bytes: usize) -> Result<Buffer, BackendError> {
+        let buffer = self.alloc(&Layout::contiguous(ty.clone()))?;
         let address: CUdeviceptr = view(&buffer)?.address;
         self.load(vec![crate::sweep::generate(F32, address, 0, bytes as u64 / 4)])?.queue()?;
         Ok(buffer)
     }
+
+    /// Memory that holds every pattern of 32 bits in turn.
+    fn filled(&self, bytes: usize) -> Result<Buffer, BackendError> {
+        self.filled_as(&TensorType::new(DType::U8, [bytes]), bytes)
+    }
 }
+
+/// Several times what a cache holds.
+const MUCH: u64 = 512 << 20;

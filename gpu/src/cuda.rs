@@ -209,16 +209,7 @@ impl Cuda {
         work: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<(T, f32), BackendError> {
         let session = self.session()?;
-        let stream = &session.lanes[0].stream;
-        let event = || {
-            let event = stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT));
-            event.named("cuEventRecord").map_err(|error| session.fault(error))
-        };
-        let start = event()?;
-        let value = work()?;
-        let end = event()?;
-        let millis = start.elapsed_ms(&end).named("cuEventElapsedTime");
-        Ok((value, millis.map_err(|error| session.fault(error))?))
+        session.timed(&session.lanes[0], work)
     }
 }
 
@@ -258,6 +249,23 @@ impl Session {
             call: format!("stream {}", stream.0),
             why: format!("there are {STREAMS} streams, from 0"),
         })
+    }
+
+    /// What `work` gives, and how many milliseconds passed on the stream meanwhile.
+    fn timed<T>(
+        &self,
+        lane: &Lane,
+        work: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<(T, f32), BackendError> {
+        let event = || {
+            let event = lane.stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DEFAULT));
+            event.named("cuEventRecord").map_err(|error| self.fault(error))
+        };
+        let start = event()?;
+        let value = work()?;
+        let end = event()?;
+        let millis = start.elapsed_ms(&end).named("cuEventElapsedTime");
+        Ok((value, millis.map_err(|error| self.fault(error))?))
     }
 
     fn queue(&self, step: &Ready, lane: &Lane) -> Result<(), CudaError> {
@@ -510,6 +518,13 @@ impl Backend for Cuda {
     }
 
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        Ok(Box::new(self.record(calls)?))
+    }
+}
+
+impl Cuda {
+    /// Records calls as a graph.
+    pub(crate) fn record(&self, calls: &[Launch<'_>]) -> Result<Recorded<'_>, BackendError> {
         let session = self.session()?;
         let mut steps = Vec::new();
         let mut memory = Vec::new();
@@ -535,21 +550,29 @@ impl Backend for Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Box::new(Recorded { session, kernel, graph, _lane: lane, _memory: memory }))
+        Ok(Recorded { session, kernel, graph, lane, _memory: memory })
     }
 }
 
 /// Calls recorded as a graph.
-struct Recorded<'a> {
+pub(crate) struct Recorded<'a> {
     session: &'a Session,
     /// The last kernel or library call.
     kernel: String,
     /// None where the calls have no steps.
     graph: Option<CudaGraph>,
-    /// The workspace that its products use.
-    _lane: Lane,
+    /// The stream that it runs on, with the workspace that its products use.
+    lane: Lane,
     /// What the graph's kernels read and write.
     _memory: Vec<Shared>,
+}
+
+impl Recorded<'_> {
+    /// How many milliseconds of the device's time a replay takes.
+    pub(crate) fn timed(&self) -> Result<f32, BackendError> {
+        let ((), millis) = self.session.timed(&self.lane, || self.replay())?;
+        Ok(millis)
+    }
 }
 
 impl Graph for Recorded<'_> {

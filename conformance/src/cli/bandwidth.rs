@@ -3,6 +3,8 @@
 use anyhow::Context;
 use plumbline_gpu::{Bandwidth, Cuda, module::Cache};
 use plumbline_reference::Backend;
+use plumbline_reference::block::BlockFormat;
+use plumbline_reference::ops::{Activations, Gemv};
 use std::fmt::Write as _;
 
 /// Options of `bandwidth`.
@@ -16,11 +18,21 @@ pub struct BandwidthArgs {
     rounds: u16,
 }
 
+/// A matrix of a model's feed-forward layer.
+const MATRIX: (BlockFormat, [usize; 2]) = (BlockFormat::Q4K, [14336, 4096]);
+
 /// A Markdown table.
 pub(super) fn run(args: &BandwidthArgs) -> anyhow::Result<String> {
     let device = plumbline_gpu::device::require()?;
     let cuda = Cuda::new(plumbline_gpu::device::probe(), device, Cache::of_user());
-    let measured = cuda.bandwidth(args.elements as usize, args.rounds.into())?;
+    let rounds = args.rounds.into();
+    let mut measured = cuda.bandwidth(args.elements as usize, rounds)?;
+    for activations in [Activations::Q8_1, Activations::F32] {
+        let of = format!(", {} by {}", MATRIX.0, activations.blocks().map_or("f32", BlockFormat::name));
+        let mut product = cuda.gemv_bandwidth(&Gemv::new(MATRIX.0, activations), MATRIX.1, rounds)?;
+        product.name += &of;
+        measured.push(product);
+    }
     let rate =
         |run: &Bandwidth| run.median().map(|millis| (millis, run.bytes as f64 / f64::from(millis) * 1e3));
     let (_, copy) = measured.first().and_then(rate).context("nothing was measured")?;
