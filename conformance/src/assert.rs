@@ -108,6 +108,7 @@ pub fn conforms<I: Element, O: Element>(
             class: &class,
             dtype,
             shape: shape.as_deref(),
+            blocks: None,
             lanes,
             seed: 0,
             op: &op,

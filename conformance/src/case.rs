@@ -10,6 +10,7 @@
 //!   reference's definition (or the device named by `against`) says what is right.
 
 use plumbline_reference::DType;
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +36,8 @@ pub struct CaseSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// Dimensions to combine. `$name` in `op`, `inputs` and `expect` stands for the
-    /// value of dimension `name`. Dimensions combine in alphabetical order.
+    /// value of dimension `name`, and `${name}` for it within a longer text. Dimensions combine
+    /// in alphabetical order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub matrix: BTreeMap<String, Vec<Scalar>>,
     /// The operation and its parameters.
@@ -134,6 +136,10 @@ pub struct TensorSpec {
     /// length does without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<usize>>,
+    /// The bytes are GGML blocks of this format. The last dimension of `shape` then counts
+    /// values: `[4, 512]` of `q4_K` is `u8[4, 2, 144]`. A recorded tensor may be a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlockFormat>,
     /// Bit patterns in row-major order, as quoted hex with all digits: `"0x43e80000"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits: Option<Vec<String>>,
@@ -249,13 +255,27 @@ pub enum Class {
     /// For one operand of a product, with `ones` for the other: terms whose sum is a midpoint
     /// of the output's format, or one tiny term more or less, among zeros.
     Ties,
+    /// GGML blocks of random bytes, whose factors are moderate and differ from one another, and
+    /// whose scales and mins take every code in turn. Sums that are stored in blocks are wrong:
+    /// nothing may read them.
+    Blocks,
+    /// The same with factors at the ends of their formats in every second block: zeros,
+    /// subnormals, largest values, infinities and NaNs of both signs. Quants are all 0 or all
+    /// ones in some.
+    BlockEdges,
+    /// GGML blocks of integers: factors 1, 2, -1 and -2, small scales, mins and quants. Sums of
+    /// their products with small integers are exact.
+    BlockIntegers,
+    /// GGML blocks alike: the fields that are given, their elements as quoted hex, over and
+    /// over where there are fewer than the field has. Other fields are 0.
+    BlockFields(BTreeMap<String, Vec<String>>),
 }
 
 const fn one() -> u64 {
     1
 }
 
-/// A right output: dense (`bits`, or `file` and `tensor`) or sparse (`file`,
+/// A right output: dense (`bits`, `all`, or `file` and `tensor`) or sparse (`file`,
 /// `values` and `at`).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -268,6 +288,9 @@ pub struct ExpectSpec {
     /// Bit patterns in row-major order, as quoted hex with all digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits: Option<Vec<String>>,
+    /// The bit pattern of every element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all: Option<String>,
     /// A safetensors file, relative to the case file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,

@@ -284,7 +284,8 @@ fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError
     }
 }
 
-/// Replaces every string `$name`. The error is the name that has no value.
+/// Replaces every string `$name`, and `${name}` in longer ones. The error is the name that has
+/// no value.
 fn substitute(
     value: &mut Value,
     chosen: &BTreeMap<String, Scalar>,
@@ -292,10 +293,22 @@ fn substitute(
 ) -> Result<(), String> {
     match value {
         Value::String(text) => {
-            if let Some(name) = text.strip_prefix('$') {
+            let mut scalar = |name: &str| -> Result<&Scalar, String> {
                 let (name, scalar) = chosen.get_key_value(name).ok_or_else(|| name.to_owned())?;
                 used(name);
-                *value = scalar.to_json();
+                Ok(scalar)
+            };
+            match text.strip_prefix('$') {
+                Some(name) if !name.starts_with('{') => *value = scalar(name)?.to_json(),
+                _ => {
+                    let (mut written, mut rest) = (String::new(), text.as_str());
+                    while let Some((before, name)) = rest.split_once("${") {
+                        let (name, after) = name.split_once('}').ok_or_else(|| format!("{{{name}"))?;
+                        written += &format!("{before}{}", scalar(name)?);
+                        rest = after;
+                    }
+                    *text = written + rest;
+                }
             }
             Ok(())
         }

@@ -65,6 +65,18 @@ impl Recordings {
         })
     }
 
+    /// The tensor `name` of `path`, of that type or a list of as many elements.
+    pub(crate) fn flat(&mut self, path: &Path, name: &str, ty: &TensorType) -> Result<Tensor, String> {
+        let tensor = self.tensor(path, name, ty.dtype, None)?;
+        let (found, expected) = (tensor.shape(), &ty.shape);
+        if found != expected && (found.len() > 1 || Ok(tensor.len()) != ty.elements()) {
+            return Err(format!(
+                "tensor `{name}` has shape {found:?} in the file, the case says {expected:?}"
+            ));
+        }
+        Tensor::from_bytes(ty.clone(), tensor.bytes().to_vec()).map_err(|error| error.to_string())
+    }
+
     /// The tensor `name` of `path` as linear positions.
     pub(crate) fn positions(&mut self, path: &Path, name: &str) -> Result<Vec<usize>, String> {
         self.with_view(path, name, |found, bytes, _| {

@@ -9,6 +9,7 @@ use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
 use crate::strides;
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
 use std::path::Path;
@@ -44,6 +45,7 @@ enum Input {
     Generated {
         ty: TensorType,
         has_shape: bool,
+        blocks: Option<BlockFormat>,
         class: Class,
         lanes: usize,
         seed: Option<u64>,
@@ -194,13 +196,15 @@ impl Case {
             })
             .collect();
         for (i, input) in self.inputs.iter().enumerate() {
-            let Input::Generated { ty, has_shape, class, lanes, seed: own_seed, strides } = input else {
+            let Input::Generated { ty, has_shape, blocks, class, lanes, seed: own_seed, strides } = input
+            else {
                 continue;
             };
             let request = Request {
                 class,
                 dtype: ty.dtype,
                 shape: has_shape.then_some(&ty.shape),
+                blocks: *blocks,
                 lanes: *lanes,
                 seed: own_seed.unwrap_or_else(|| seed::mix(case_seed, i as u64)),
                 op: &self.spec.op,
@@ -289,13 +293,17 @@ fn resolve_input(
     file: &Path,
     recordings: &mut Recordings,
 ) -> Result<Input, String> {
-    let TensorSpec { dtype, shape, bits, file: recorded, tensor, generate, seed, lanes, strides } = spec;
-    let dtype = *dtype;
+    let TensorSpec { dtype, bits, file: recorded, tensor, generate, seed, lanes, strides, .. } = spec;
+    let (dtype, shape) = (*dtype, shape_in_elements(spec)?);
     let given = match (bits, recorded, generate) {
         (Some(bits), None, None) => literal(dtype, shape.as_deref(), bits)?,
         (None, Some(recorded), None) => {
             let tensor = tensor.as_deref().ok_or("`file` needs `tensor`, the name of a tensor in it")?;
-            recordings.tensor(&beside(file, recorded), tensor, dtype, shape.as_deref())?
+            let path = beside(file, recorded);
+            match (spec.blocks, shape.as_deref()) {
+                (Some(_), Some(shape)) => recordings.flat(&path, tensor, &TensorType::new(dtype, shape))?,
+                (_, shape) => recordings.tensor(&path, tensor, dtype, shape)?,
+            }
         }
         (None, None, Some(class)) => {
             // A stand-in for what the class will give: the first input's shape, or some list.
@@ -315,6 +323,7 @@ fn resolve_input(
             return Ok(Input::Generated {
                 ty,
                 has_shape: shape.is_some(),
+                blocks: spec.blocks,
                 strides: strides.clone(),
                 class: class.clone(),
                 lanes,
@@ -335,6 +344,26 @@ fn resolve_input(
     Ok(Input::Given(strides::lay_out(given, strides.as_deref())?))
 }
 
+/// The shape of an input. That of blocks is written in values.
+fn shape_in_elements(spec: &TensorSpec) -> Result<Option<Vec<usize>>, String> {
+    let Some(format) = spec.blocks else { return Ok(spec.shape.clone()) };
+    if spec.dtype != DType::U8 {
+        return Err(format!("blocks: the bytes of blocks are u8, not {}", spec.dtype));
+    }
+    match spec.shape.as_deref() {
+        Some([outer @ .., k]) if k % format.values() == 0 => {
+            Ok(Some([outer, &[k / format.values(), format.bytes()]].concat()))
+        }
+        Some([.., k]) => {
+            let values = format.values();
+            Err(format!(
+                "shape: blocks of {format} hold {values} values each, and {k} is no multiple of that"
+            ))
+        }
+        _ => Err("`blocks` needs `shape`, whose last dimension counts values".to_owned()),
+    }
+}
+
 fn resolve_expected(
     spec: &ExpectSpec,
     ty: Option<&TensorType>,
@@ -343,12 +372,21 @@ fn resolve_expected(
     file: &Path,
     recordings: &mut Recordings,
 ) -> Result<Expected, String> {
-    let ExpectSpec { shape, bits, file: recorded, tensor, values, at, judge, nan, .. } = spec;
+    let ExpectSpec { shape, bits, all, file: recorded, tensor, values, at, judge, nan, .. } = spec;
     if spec.dtype != dtype {
         return Err(format!("dtype is {}, the operation gives {dtype}", spec.dtype));
     }
     let path = recorded.as_deref().map(|recorded| beside(file, recorded));
-    let (values, own) = match (bits, path, tensor, values, at) {
+    let bits = match (bits, all) {
+        (Some(_), Some(_)) => return Err("`bits` and `all` say the same; leave one of them out".to_owned()),
+        (bits, None) => bits.clone(),
+        (None, Some(code)) => {
+            let own = TensorType::new(dtype, shape.as_deref().ok_or("`all` needs `shape`")?);
+            check_size(&own)?;
+            Some(vec![code.clone(); own.elements().map_err(|error| error.to_string())?])
+        }
+    };
+    let (values, own) = match (&bits, path, tensor, values, at) {
         (Some(bits), None, None, None, None) => {
             let tensor = literal(dtype, shape.as_deref(), bits)?;
             let own = tensor.ty().clone();
@@ -376,7 +414,11 @@ fn resolve_expected(
             }
             (Values::Sparse { at, values }, own)
         }
-        _ => return Err("needs `bits`, or `file` and `tensor`, or `file`, `values` and `at`".to_owned()),
+        _ => {
+            return Err(
+                "needs `bits` or `all`, or `file` and `tensor`, or `file`, `values` and `at`".to_owned()
+            );
+        }
     };
     if let Some(ty) = ty.filter(|ty| **ty != own) {
         return Err(format!("has shape {:?}, the operation gives {:?}", own.shape, ty.shape));

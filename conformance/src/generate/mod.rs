@@ -7,8 +7,10 @@
 //! - `positional`: classes whose element `i` is a function of seed and `i`.
 //! - `products`, `ties`: classes for sums of products, over `lines`, which tell where a sum
 //!   runs along an operand.
+//! - `blocks`: GGML blocks, field by field.
 //! - `layout`: how a list fills lanes and a shape.
 
+mod blocks;
 mod edges;
 mod ladder;
 mod layout;
@@ -24,6 +26,7 @@ pub(crate) use scaled::unit;
 
 use crate::case::Class;
 use ladder::{Exact, Ladder, Sampling};
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::Format;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{DType, Tensor, TensorError};
@@ -37,6 +40,8 @@ pub struct Request<'a> {
     pub dtype: DType,
     /// Shape, where the case gives one.
     pub shape: Option<&'a [usize]>,
+    /// Format of the blocks, where the elements are the bytes of some.
+    pub blocks: Option<BlockFormat>,
     /// Lanes that each value must stand in, at least 1.
     pub lanes: usize,
     /// Seed of random classes.
@@ -90,6 +95,10 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         &Class::Ramp { ascending } => products::ramp(request, ascending),
         Class::Specials => products::specials(request),
         Class::Ties => ties::generate(request),
+        Class::Blocks => blocks::random(request),
+        Class::BlockEdges => blocks::edges(request),
+        Class::BlockIntegers => blocks::integers(request),
+        Class::BlockFields(fields) => blocks::alike(request, fields),
     }
 }
 
@@ -161,5 +170,9 @@ fn name(class: &Class) -> &'static str {
         Class::Ramp { .. } => "ramp",
         Class::Specials => "specials",
         Class::Ties => "ties",
+        Class::Blocks => "blocks",
+        Class::BlockEdges => "block_edges",
+        Class::BlockIntegers => "block_integers",
+        Class::BlockFields(_) => "block_fields",
     }
 }

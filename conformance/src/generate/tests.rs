@@ -7,7 +7,17 @@ use plumbline_reference::{Path, TensorType};
 use std::collections::{HashMap, HashSet};
 
 fn request<'a>(class: &'a Class, dtype: impl Into<DType>, op: &'a Op) -> Request<'a> {
-    Request { class, dtype: dtype.into(), shape: None, lanes: 1, seed: 1, op, input: 0, others: &[] }
+    Request {
+        class,
+        dtype: dtype.into(),
+        shape: None,
+        blocks: None,
+        lanes: 1,
+        seed: 1,
+        op,
+        input: 0,
+        others: &[],
+    }
 }
 
 /// The codes of a class for a cast.

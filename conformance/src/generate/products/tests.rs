@@ -18,6 +18,7 @@ fn try_make(class: &Class, op: &Op, input: usize, format: Format, shape: &[usize
         class,
         dtype: format.into(),
         shape: Some(shape),
+        blocks: None,
         lanes: 1,
         seed: 1,
         op,
