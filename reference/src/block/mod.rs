@@ -14,9 +14,11 @@
 mod k;
 mod legacy;
 pub(crate) mod nonlinear;
+pub mod quantize;
 mod ternary;
 
 use crate::format::{E8M0, F16, F32};
+pub use quantize::{Int8Format, Int8Rounding};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;

@@ -6,4 +6,5 @@ mod dequantize;
 mod gemv;
 #[path = "../common/noise.rs"]
 mod noise;
+mod quantize;
 mod recorded;
