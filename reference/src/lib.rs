@@ -3,6 +3,7 @@
 //! - [`format`](mod@format): number formats as data, with one encoder and one decoder.
 //! - [`ops`]: what each operation means; an [`Op`](ops::Op) is a value that says
 //!   what to compute.
+//! - [`block`]: formats whose elements share a scale.
 //! - [`accumulate`]: orders in which dot products are summed, tensor cores among them.
 //! - [`Exact`]: sums and products without any rounding.
 //! - [`fast`]: the same conversions and products on SIMD registers.
@@ -15,6 +16,7 @@
 
 pub mod accumulate;
 pub mod backend;
+pub mod block;
 mod cpu;
 mod dtype;
 mod exact;

@@ -1,0 +1,3 @@
+//! Blocks: formats whose elements share a scale.
+
+pub mod mx;
