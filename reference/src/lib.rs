@@ -4,6 +4,7 @@
 //! - [`block`]: GGML's block formats as data.
 //! - [`ops`]: what each operation means; an [`Op`](ops::Op) is a value that says
 //!   what to compute.
+//! - [`block`]: formats whose elements share a scale.
 //! - [`accumulate`]: orders in which dot products are summed, tensor cores among them.
 //! - [`Exact`]: sums and products without any rounding.
 //! - [`fast`]: the same conversions and products on SIMD registers.

@@ -1,4 +1,4 @@
-//! GGML's block formats as data.
+//! GGML's block formats as data; those of OCP Microscaling are in [`mx`].
 //!
 //! A tensor of blocks is one of bytes, whose last dimension is a block: `u8[N, K / values, bytes]`
 //! for a matrix `[N, K]`. A [`BlockFormat`] is a row of a table: how many values a block holds and
@@ -13,6 +13,7 @@
 
 mod k;
 mod legacy;
+pub mod mx;
 pub(crate) mod nonlinear;
 pub mod quantize;
 mod ternary;

@@ -7,6 +7,7 @@
 use super::encoding::{check_random, converted, encoding_parameters, random_bits};
 use super::{Inputs, Operation, SignatureError};
 use crate::fast::Conversion;
+use crate::format::Format;
 use crate::{Path, Tensor, TensorError, TensorType};
 
 encoding_parameters! {
@@ -23,7 +24,7 @@ encoding_parameters! {
         /// Format of the source.
         from,
         /// Format of the result.
-        to,
+        to: Format,
     }
 }
 

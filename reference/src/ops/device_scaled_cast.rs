@@ -22,7 +22,7 @@ use super::encoding::{
 };
 use super::{Inputs, Operation, SignatureError};
 use crate::fast::{Conversion, Scale};
-use crate::format::F32;
+use crate::format::{F32, Format};
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ encoding_parameters! {
         /// Format of the source; any but f64.
         from,
         /// Format of the codes.
-        to,
+        to: Format,
         /// How many elements share an absmax.
         granularity: Granularity,
         /// `x * q`, or `x / dequant`, or `x * (1 / dequant)`.

@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Declares the parameters of an operation that encodes: the formats, its own fields, and
-/// those of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
+/// Declares the parameters of an operation that encodes: what it reads and makes, its own fields,
+/// and those of [`Policy`], side by side (serde's `flatten` would let unknown fields pass).
 macro_rules! encoding_parameters {
     (
         $(#[$meta:meta])*
         pub struct $Name:ident {
             $(#[$from_meta:meta])* from,
-            $(#[$to_meta:meta])* to,
+            $(#[$to_meta:meta])* $to:ident: $To:ty,
             $($(#[$field_meta:meta])* $field:ident: $Type:ty,)*
         }
     ) => {
@@ -27,7 +27,7 @@ macro_rules! encoding_parameters {
             $(#[$from_meta])*
             pub from: crate::format::Format,
             $(#[$to_meta])*
-            pub to: crate::format::Format,
+            pub $to: $To,
             $($(#[$field_meta])* #[serde(default)] pub $field: $Type,)*
             /// Values between two codes.
             #[serde(default)]
@@ -52,10 +52,10 @@ macro_rules! encoding_parameters {
         impl $Name {
             /// With every other parameter at its default.
             #[must_use]
-            pub fn new(from: crate::format::Format, to: crate::format::Format) -> Self {
+            pub fn new(from: crate::format::Format, $to: $To) -> Self {
                 Self {
                     from,
-                    to,
+                    $to,
                     $($field: Default::default(),)*
                     rounding: Default::default(),
                     overflow: Default::default(),

@@ -18,6 +18,8 @@ pub mod format_info;
 pub mod gemm;
 pub mod gemv;
 pub mod mma;
+pub mod mx_dequantize;
+pub mod mx_quantize;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
@@ -29,6 +31,8 @@ pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
 pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
 pub use gemv::Activations;
+pub use mx_dequantize::{MxOrder, MxOutput};
+pub use mx_quantize::{MxElementOp, NonFinite};
 pub use signature::SignatureError;
 
 use crate::{Path, Tensor, TensorError, TensorType};
@@ -165,6 +169,10 @@ operations! {
     device_scaled_cast: DeviceScaledCast,
     /// Decode, then multiply by a scale read from memory.
     scaled_decode: ScaledDecode,
+    /// Blocks of narrow floats that share a scale.
+    mx_quantize: MxQuantize,
+    /// Such blocks back to wide floats.
+    mx_dequantize: MxDequantize,
     /// One matrix instruction on a batch of tiles.
     mma: Mma,
     /// A matrix product.

@@ -11,7 +11,7 @@ use super::encoding::{
 };
 use super::{Inputs, Operation, SignatureError};
 use crate::fast::Conversion;
-use crate::format::F32;
+use crate::format::{F32, Format};
 use crate::{Path, Tensor, TensorError, TensorType};
 
 encoding_parameters! {
@@ -20,7 +20,7 @@ encoding_parameters! {
         /// Format of the source; any but f64.
         from,
         /// Format of the result.
-        to,
+        to: Format,
         /// How many elements share a scale.
         granularity: Granularity,
         /// Multiply, divide, or multiply by the reciprocal.

@@ -7,6 +7,8 @@ mod absmax;
 mod device_scaled_cast;
 mod elementwise;
 mod layouts;
+mod mx;
+mod mx_properties;
 #[path = "../common/noise.rs"]
 mod noise;
 mod paths;

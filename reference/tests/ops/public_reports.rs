@@ -1,11 +1,13 @@
 //! Faults reported in public against other implementations, as values.
 
 use crate::support::{codes, evaluate, f32s, first, first_f32, scalar, vector};
+use plumbline_reference::block::mx::{MxFormat, ScaleRule};
 use plumbline_reference::format::{
     BF16, E2M1, E4M3FN, E4M3FNUZ, E5M2, E8M0, F16, F32, Format, Infinities, Overflow, Policy,
 };
 use plumbline_reference::ops::{
-    Absmax, AbsmaxNan, Cast, Classify, Decode, DeviceScaledCast, Granularity, ScaledDecode,
+    Absmax, AbsmaxNan, Cast, Classify, Decode, DeviceScaledCast, Granularity, MxDequantize, MxQuantize,
+    ScaledDecode,
 };
 
 fn cast(to: Format, policy: Policy, values: &[f32]) -> Vec<u64> {
@@ -150,4 +152,32 @@ fn a_maximum_keeps_nan_at_every_position() {
         assert_eq!(first(propagate, &[vector(&values)]), [0x7fff_ffff]);
         assert_eq!(first_f32(ignore, &[vector(&values)]), [42.0]);
     }
+}
+
+/// The code of the scale and the first element of a block, dequantized, whose other elements are 0.
+fn mx_block(op: MxQuantize, first: f32) -> (u64, f32) {
+    let mut x = [0.0; 32];
+    x[0] = first;
+    let outputs = evaluate(op, &[vector(&x)]);
+    let back = first_f32(MxDequantize::new(op.format, F32), &outputs)[0];
+    (outputs[1].code(0), back)
+}
+
+/// vllm-project/vllm#43557
+#[test]
+fn an_mx_scale_that_holds_its_largest_element() {
+    for scale_rule in ScaleRule::ALL {
+        let op = MxQuantize { scale_rule, ..MxQuantize::new(F32, MxFormat::Mxfp4) };
+        // With `ceil_log2` the element is 2.75, a tie no more: 3.0.
+        let code = if scale_rule == ScaleRule::CeilLog2 { 128 } else { 127 };
+        assert_eq!(mx_block(op, 5.5), (code, 6.0), "{scale_rule:?}");
+    }
+}
+
+/// microsoft/microxcaling#4: no fault, the rule of the specification saturates
+#[test]
+fn the_floor_rule_of_mx_saturates() {
+    let floor = MxQuantize::new(F32, MxFormat::Mxfp8E4m3);
+    assert_eq!(mx_block(floor, 957.0), (128, 896.0));
+    assert_eq!(mx_block(MxQuantize { scale_rule: ScaleRule::Ceil, ..floor }, 957.0), (129, 960.0));
 }

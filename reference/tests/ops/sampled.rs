@@ -2,10 +2,11 @@
 
 use crate::noise::noise;
 use plumbline_reference::accumulate::{Accumulation, Block, Instruction};
+use plumbline_reference::block::mx::{self, MxFormat};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32};
 use plumbline_reference::ops::{
-    Absmax, Bits32, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Gemm, GemmScale, Mma, Op, ScaleOp,
-    ScaledCast, ScaledDecode,
+    Absmax, Bits32, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Gemm, GemmScale, Mma, MxDequantize,
+    MxQuantize, Op, ScaleOp, ScaledCast, ScaledDecode,
 };
 use plumbline_reference::{DType, Path, Tensor, TensorType};
 
@@ -64,7 +65,7 @@ impl Sample {
     }
 }
 
-/// Types of the inputs of a product whose `a` has about that shape.
+/// Types of the inputs of a product whose `a` has about that shape, or of whole blocks.
 fn product_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
     match op {
         Op::Gemm(gemm) => {
@@ -88,8 +89,32 @@ fn product_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
             let inputs = [(a, [tiles, of.m, of.k]), (b, [tiles, of.n, of.k]), (c, [tiles, of.m, of.n])];
             Some(inputs.map(|(format, shape)| TensorType::new(format, shape)).to_vec())
         }
+        Op::MxQuantize(op) => {
+            let (x, scale) =
+                (TensorType::new(op.from, blocks(op.format, shape, 1)), TensorType::new(F32, []));
+            let random =
+                (op.rounding == Rounding::Stochastic).then(|| TensorType::new(DType::U32, x.shape.clone()));
+            let scale = op.format.layout().tensor_scale.then_some(scale);
+            Some([x].into_iter().chain(scale).chain(random).collect())
+        }
+        Op::MxDequantize(op) => {
+            let layout = op.format.layout();
+            let units = blocks(op.format, shape, 1 + usize::from(op.packed));
+            let codes = TensorType::new(mx::dtype(layout.element, op.packed), units);
+            let scales = TensorType::new(layout.scale, blocks(op.format, shape, layout.block));
+            let scale = layout.tensor_scale.then(|| TensorType::new(F32, []));
+            Some([codes, scales].into_iter().chain(scale).collect())
+        }
         _ => None,
     }
+}
+
+/// That shape with its last extent, in units of `per` elements, as many whole blocks as hold it.
+fn blocks(format: MxFormat, shape: &[usize], per: usize) -> Vec<usize> {
+    let block = format.layout().block;
+    let mut shape = shape.to_vec();
+    shape.last_mut().map(|k| *k = k.div_ceil(block) * block / per).unwrap();
+    shape
 }
 
 pub(crate) fn samples() -> Vec<Sample> {
@@ -118,6 +143,12 @@ pub(crate) fn samples() -> Vec<Sample> {
         Sample::new(DeviceScaledCast::new(BF16, E4M3FN), BF16).scaled(),
         Sample::new(DeviceScaledCast::new(F32, E4M3FN).with_policy(stochastic), F32).scaled().random(),
         Sample::new(ScaledDecode { from: E4M3FN, granularity: Default::default() }, E4M3FN).scaled(),
+        Sample::product(MxQuantize::new(F32, MxFormat::Mxfp8E5m2)),
+        Sample::product(
+            MxQuantize { packed: true, ..MxQuantize::new(BF16, MxFormat::Nvfp4) }.with_policy(stochastic),
+        ),
+        Sample::product(MxDequantize { packed: true, ..MxDequantize::new(MxFormat::Nvfp4, F16) }),
+        Sample::product(MxDequantize::new(MxFormat::Mxfp6E3m2, F32)),
         Sample::product(Mma { instruction: Instruction::MmaF16F32 }),
         Sample::product(Mma { instruction: Instruction::WgmmaE4m3F16 }),
         Sample::product(exact),
