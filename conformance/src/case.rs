@@ -143,12 +143,15 @@ pub struct TensorSpec {
     /// Bit patterns in row-major order, as quoted hex with all digits: `"0x43e80000"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits: Option<Vec<String>>,
-    /// A safetensors file, relative to the case file.
+    /// A safetensors file, or for `blocks` a GGUF file (`.gguf`), relative to the case file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// The tensor in `file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensor: Option<String>,
+    /// Of a tensor in a GGUF file: the first row, and the one after the last. Left out: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<[usize; 2]>,
     /// A class of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate: Option<Class>,

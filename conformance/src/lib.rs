@@ -32,4 +32,5 @@ mod strides;
 pub mod sweep;
 pub mod verdict;
 pub mod waiver;
+mod weights;
 pub mod worker;

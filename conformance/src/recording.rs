@@ -1,5 +1,7 @@
-//! Tensors of safetensors files.
+//! Tensors of safetensors and GGUF files.
 
+use crate::weights::{Rows, WeightsError};
+use plumbline_gguf::Model;
 use plumbline_reference::{DType, Tensor, TensorType};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Default)]
 pub(crate) struct Recordings {
     files: HashMap<PathBuf, File>,
+    models: HashMap<PathBuf, Model>,
 }
 
 /// A file and where its tensors lie.
@@ -95,6 +98,15 @@ impl Recordings {
                 })
                 .collect()
         })
+    }
+
+    /// Rows of the tensor `name` of a GGUF file, which are not read yet.
+    pub(crate) fn rows(&mut self, path: &Path, name: &str, rows: Option<[usize; 2]>) -> Result<Rows, String> {
+        if !self.models.contains_key(path) {
+            let model = Model::open(path).map_err(|error| WeightsError::from(error).to_string())?;
+            self.models.insert(path.to_owned(), model);
+        }
+        Rows::of(&self.models[path], name, rows)
     }
 
     fn with_view<T>(

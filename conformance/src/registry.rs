@@ -10,6 +10,7 @@ use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects
 use crate::source::Case;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
+use crate::weights::{self, Weights};
 use plumbline_reference::backend::Unsupported;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +35,8 @@ pub struct LeftOut {
     pub profiles: BTreeMap<String, usize>,
     /// Cases that a backend does not do, by backend and its reason.
     pub unsupported: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Tensors of a model that no case is made of, by what they are.
+    pub weights: BTreeMap<String, usize>,
     /// Trials of other partitions.
     pub partitions: usize,
 }
@@ -63,9 +66,15 @@ impl Registry {
     /// The trials that a selection asks for.
     pub fn new(selection: &Selection) -> Result<Self, SetupError> {
         let subjects = subjects(selection)?;
-        let (cases, waivers) = match &selection.cases {
-            Some(path) => (load(path)?, Vec::new()),
-            None => built_in(&fixtures()?)?,
+        let (cases, waivers) = match (&selection.weights, &selection.cases) {
+            (Some(path), _) => {
+                let Weights { cases, left_out } = weights::cases(path, selection.profile)?;
+                let mut registry = Self::of(cases, subjects, Vec::new(), selection)?;
+                registry.left_out.weights = left_out;
+                return Ok(registry);
+            }
+            (None, Some(path)) => (load(path)?, Vec::new()),
+            (None, None) => built_in(&fixtures()?)?,
         };
         Self::of(cases, subjects, waivers, selection)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(crate) struct Replay {
     program: String,
     cases: Option<PathBuf>,
+    weights: Option<PathBuf>,
     seed: u64,
     device: Option<u32>,
     demo_fault: Option<DemoFault>,
@@ -51,6 +52,7 @@ impl Replay {
         Self {
             program: invoked_as(),
             cases: selection.cases.clone(),
+            weights: selection.weights.clone(),
             seed: selection.seed,
             device: selection.device,
             demo_fault: selection.demo_fault,
@@ -78,6 +80,9 @@ impl Replay {
         }
         if let Some(cases) = &self.cases {
             command += &format!(" --cases={}", quote(&cases.display().to_string()));
+        }
+        if let Some(weights) = &self.weights {
+            command += &format!(" --weights={}", quote(&weights.display().to_string()));
         }
         let profile = trial.case.spec.profile;
         if profile != Profile::Quick {

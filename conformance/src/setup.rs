@@ -6,6 +6,7 @@ use crate::load::LoadError;
 use crate::memory::Contract;
 use crate::seed;
 use crate::waiver::WaiverError;
+use crate::weights::WeightsError;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use plumbline_gpu::Cuda;
@@ -32,6 +33,10 @@ pub struct Selection {
     /// A case file or folder of your own, in place of the built-in cases
     #[arg(long, env = "PLUMBLINE_CASES", value_name = "PATH")]
     pub cases: Option<PathBuf>,
+    /// A GGUF model: decode its tensors of blocks and multiply with them, in place of the built-in
+    /// cases
+    #[arg(long, env = "PLUMBLINE_WEIGHTS", value_name = "MODEL.gguf", conflicts_with = "cases")]
+    pub weights: Option<PathBuf>,
     /// Seed of random inputs; mixed with each case's name
     #[arg(long, env = "PLUMBLINE_SEED", default_value_t = 0)]
     pub seed: u64,
@@ -67,6 +72,7 @@ impl Default for Selection {
             backend: BackendChoice::Auto,
             profile: Profile::Quick,
             cases: None,
+            weights: None,
             seed: 0,
             partition: None,
             require_gpu: false,
@@ -98,6 +104,11 @@ impl Selection {
         if let Some(cases) = &self.cases {
             let mut option = OsString::from("--cases=");
             option.push(cases);
+            options.push(option);
+        }
+        if let Some(weights) = &self.weights {
+            let mut option = OsString::from("--weights=");
+            option.push(weights);
             options.push(option);
         }
         options.extend(device.or(self.device).map(|device| format!("--device={device}").into()));
@@ -175,6 +186,9 @@ pub enum SetupError {
     /// A waiver is wrong.
     #[error(transparent)]
     Waiver(#[from] WaiverError),
+    /// A model cannot be used.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
     /// The folder of fixtures was not found.
     #[error(
         "no fixtures: looked for a folder `fixtures` beside the executable and the current folder and above them; \

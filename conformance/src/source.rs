@@ -9,6 +9,7 @@ use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
 use crate::strides;
+use crate::weights::Rows;
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
@@ -42,6 +43,7 @@ pub struct Case {
 #[derive(Clone, Debug)]
 enum Input {
     Given(Tensor),
+    Rows(Rows),
     Generated {
         ty: TensorType,
         has_shape: bool,
@@ -191,10 +193,12 @@ impl Case {
             .inputs
             .iter()
             .map(|input| match input {
-                Input::Given(tensor) => Some(tensor.clone()),
-                Input::Generated { .. } => None,
+                Input::Given(tensor) => Ok(Some(tensor.clone())),
+                Input::Rows(rows) => rows.read().map(Some),
+                Input::Generated { .. } => Ok(None),
             })
-            .collect();
+            .collect::<Result<_, _>>()
+            .map_err(|why| failed(&[Step::Key("inputs".into())], why))?;
         for (i, input) in self.inputs.iter().enumerate() {
             let Input::Generated { ty, has_shape, blocks, class, lanes, seed: own_seed, strides } = input
             else {
@@ -274,13 +278,14 @@ impl Input {
     fn ty(&self) -> TensorType {
         match self {
             Self::Given(tensor) => tensor.ty().clone(),
+            Self::Rows(rows) => rows.ty(),
             Self::Generated { ty, .. } => ty.clone(),
         }
     }
 
     fn has_shape(&self) -> bool {
         match self {
-            Self::Given(_) => true,
+            Self::Given(_) | Self::Rows(_) => true,
             Self::Generated { has_shape, .. } => *has_shape,
         }
     }
@@ -294,6 +299,9 @@ fn resolve_input(
     recordings: &mut Recordings,
 ) -> Result<Input, String> {
     let TensorSpec { dtype, bits, file: recorded, tensor, generate, seed, lanes, strides, .. } = spec;
+    if let Some(rows) = resolve_rows(spec, file, recordings)? {
+        return Ok(Input::Rows(rows));
+    }
     let (dtype, shape) = (*dtype, shape_in_elements(spec)?);
     let given = match (bits, recorded, generate) {
         (Some(bits), None, None) => literal(dtype, shape.as_deref(), bits)?,
@@ -342,6 +350,34 @@ fn resolve_input(
         check_span(given.ty(), strides)?;
     }
     Ok(Input::Given(strides::lay_out(given, strides.as_deref())?))
+}
+
+/// Rows of a GGUF file, where the case asks for them.
+fn resolve_rows(spec: &TensorSpec, file: &Path, recordings: &mut Recordings) -> Result<Option<Rows>, String> {
+    let model = spec.file.as_deref().filter(|model| model.extension().is_some_and(|it| it == "gguf"));
+    let Some(model) = model else {
+        return match spec.rows {
+            Some(_) => Err("`rows` goes with a GGUF file".to_owned()),
+            None => Ok(None),
+        };
+    };
+    let TensorSpec { dtype, shape, blocks, tensor, bits, generate, seed, lanes, strides, .. } = spec;
+    let alone =
+        bits.is_none() && generate.is_none() && seed.is_none() && lanes.is_none() && strides.is_none();
+    let (Some(tensor), true, DType::U8, None) = (tensor, alone, dtype, shape) else {
+        return Err(
+            "a tensor of a GGUF file has `dtype: u8`, `file`, `tensor`, perhaps `blocks` and `rows`, and \
+                    nothing else"
+                .to_owned(),
+        );
+    };
+    let rows = recordings.rows(&beside(file, model), tensor, spec.rows)?;
+    match blocks {
+        Some(format) if *format != rows.format() => {
+            Err(format!("blocks: tensor `{tensor}` is {} in the file, not {format}", rows.format()))
+        }
+        _ => Ok(Some(rows)),
+    }
 }
 
 /// The shape of an input. That of blocks is written in values.

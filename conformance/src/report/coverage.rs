@@ -84,6 +84,9 @@ fn not_covered(left_out: &LeftOut, verdicts: &[Verdict], cuda: &str) -> Vec<Stri
     for (backend, reasons) in &left_out.unsupported {
         lines.push(format!("{} cases that {backend} does not do", reasons.values().sum::<usize>()));
     }
+    for (what, tensors) in &left_out.weights {
+        lines.push(format!("{tensors} {what}"));
+    }
     if left_out.partitions > 0 {
         lines.push(format!("{} trials of other partitions", left_out.partitions));
     }
