@@ -46,6 +46,7 @@ fn tensors(model: &Model, bytes: &[u8]) {
         assert_eq!(model.tensor(tensor.name()).map(|found| found.offset()), Some(tensor.offset()));
         assert!(tensor.shape().len() <= MAX_DIMENSIONS);
         assert_eq!(tensor.ty().bytes_of(tensor.shape()), Ok(tensor.data().len()));
+        assert_eq!(tensor.values(), tensor.shape().iter().map(|&n| n as u64).product::<u64>());
         let range = tensor.offset()..tensor.offset() + tensor.data().len();
         assert_eq!(&bytes[range.clone()], tensor.data());
         assert!(range.start >= model.data_offset());
