@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Run, command, plumbline, run};
+use plumbline_gguf::{Type, Writer};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -352,4 +353,27 @@ fn too_much_memory() {
     let values = many.join(", ");
     let matrix = format!("    matrix: {{a: [{values}], b: [{values}]}}\n    op: {{cast");
     broken("    op: {cast", &matrix, &["mine.yaml:3", "matrix", "100000 cases"]);
+}
+
+#[test]
+fn model_files() {
+    let folder = Folder::new();
+    let ls = |file: &Path, parts: &[&str]| {
+        for args in [&["gguf", "ls"][..], &["gguf", "ls", "--json", "--metadata"]] {
+            refused(&plumbline(&[args, &[file.to_str().unwrap()]].concat()), parts);
+        }
+    };
+    let file = Writer::new().metadata("a", "b").zeros("w\n\x1b[2J", Type::Q8_0, [1, 32]).to_bytes().unwrap();
+    let write = |bytes: &[u8]| folder.write("mine.gguf", bytes);
+    ls(&folder.0.path().join("absent.gguf"), &["absent.gguf cannot be read"]);
+    ls(folder.0.path(), &["cannot be read", "give the path of a file"]);
+    ls(&write(b""), &["mine.gguf: byte 0: ", "ends inside the magic", "fetch the file again"]);
+    ls(&write(b"cases:\n"), &["begins with \"case\"", "give a GGUF file"]);
+    ls(&write(&file[..10]), &["byte 8: the file ends inside the counts"]);
+    ls(
+        &write(&file[..128]),
+        &[r"tensor `w\n\u{1b}[2J` takes 34 bytes from byte 96 on", "ends at 128", "fetch"],
+    );
+    let newer = [&file[..4], &[9], &file[5..]].concat();
+    ls(&write(&newer), &["byte 4: version 9 ", "convert the model again"]);
 }

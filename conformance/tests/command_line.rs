@@ -183,3 +183,25 @@ fn doctor_says_what_is_here_and_what_is_not() {
         assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
     }
 }
+
+#[test]
+fn a_model_file_is_listed() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/gguf/tests/data/gguf_py.gguf");
+    let listed = plumbline(&["gguf", "ls", file]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    let row = ["q8_0.weight", "q8_0", "[3,", "64]", "1152", "204"];
+    let has_row = |text: &str| text.lines().any(|line| line.split_whitespace().eq(row));
+    assert!(has_row(&listed.stdout), "{}", listed.stdout);
+    assert!(!listed.stdout.contains("general.architecture"), "{}", listed.stdout);
+
+    let listed = plumbline(&["gguf", "ls", "--metadata", file]);
+    assert!(has_row(&listed.stdout), "{}", listed.stdout);
+    assert!(listed.stdout.contains(r#"["<s>", "", "a b", "é"]"#), "{}", listed.stdout);
+
+    let listed = plumbline(&["gguf", "ls", "--metadata", "--json", file]);
+    let listing: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let tensor = &listing["tensors"][2];
+    assert_eq!((&tensor["name"], &tensor["bytes"]), (&"q8_0.weight".into(), &204.into()));
+    let keys = listing["metadata"].as_array().unwrap().iter().map(|entry| &entry["key"]);
+    assert_eq!(keys.count(), 18);
+}

@@ -240,6 +240,12 @@ impl Tensor {
         &self.shape
     }
 
+    /// Number of values.
+    #[must_use]
+    pub fn values(&self) -> u64 {
+        (self.bytes.len() / self.ty.block_bytes) as u64 * self.ty.block_values as u64
+    }
+
     /// Where its bytes begin, from the file's start.
     #[must_use]
     pub fn offset(&self) -> usize {
@@ -301,8 +307,7 @@ impl Record {
 fn apart(records: &[Record]) -> Result<(), Error> {
     let mut sorted: Vec<_> = records.iter().filter(|record| record.bytes > 0).collect();
     sorted.sort_by_key(|record| (record.offset, record.at));
-    for pair in sorted.windows(2) {
-        let [first, second] = pair else { unreachable!("windows of two") };
+    for (first, second) in sorted.iter().zip(sorted.iter().skip(1)) {
         if second.offset - first.offset < first.bytes as u64 {
             let (first, at, second) = (&first.name, second.at, &second.name);
             return Err(Problem::Overlap { first: Arc::clone(first), second: Arc::clone(second) }.at(at));

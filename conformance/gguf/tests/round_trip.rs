@@ -99,8 +99,10 @@ proptest! {
         let written: Vec<_> =
             tensors.iter().map(|(name, (ty, shape, data))| (&name[..], *ty, &shape[..], &data[..])).collect();
         prop_assert_eq!(read, written);
-        for (name, (_, _, data)) in &tensors {
-            prop_assert_eq!(model.tensor(name).unwrap().data(), &data[..]);
+        for (name, (_, shape, data)) in &tensors {
+            let tensor = model.tensor(name).unwrap();
+            prop_assert_eq!(tensor.data(), &data[..]);
+            prop_assert_eq!(tensor.values(), shape.iter().product::<usize>() as u64);
         }
     }
 

@@ -7,6 +7,7 @@ mod conform;
 mod decode;
 mod doctor;
 mod fuzz;
+mod gguf;
 mod kernels;
 mod number;
 mod probe;
@@ -56,6 +57,8 @@ enum Command {
     Record(record::RecordArgs),
     /// Find out in which order and how a backend sums
     Probe(probe::ProbeArgs),
+    /// Look into a GGUF model file
+    Gguf(gguf::GgufArgs),
     /// Write the JSON Schema of case files, of results.jsonl, or of recordings
     Schema(schema::SchemaArgs),
     /// Run trials for a parent process, which names them on standard input
@@ -80,6 +83,7 @@ pub fn main() -> ExitCode {
         Command::Bandwidth(args) => print(bandwidth::run(&args)),
         Command::Record(args) => print(record::run(&args)),
         Command::Probe(args) => probe::run(&args),
+        Command::Gguf(args) => print(gguf::run(&args)),
         Command::Schema(args) => print(schema::run(&args)),
         Command::Worker(args) => worker::run(&args),
     };

@@ -46,6 +46,9 @@ fn tensors(model: &Model, bytes: &[u8]) {
         assert_eq!(model.tensor(tensor.name()).map(|found| found.offset()), Some(tensor.offset()));
         assert!(tensor.shape().len() <= MAX_DIMENSIONS);
         assert_eq!(tensor.ty().bytes_of(tensor.shape()), Ok(tensor.data().len()));
+        // Beside a dimension of 0 the others can be of any size.
+        let values = if tensor.shape().contains(&0) { 0 } else { tensor.shape().iter().product() };
+        assert_eq!(tensor.values(), values as u64);
         let range = tensor.offset()..tensor.offset() + tensor.data().len();
         assert_eq!(&bytes[range.clone()], tensor.data());
         assert!(range.start >= model.data_offset());
