@@ -99,97 +99,145 @@ __device__ __forceinline__ void products(const u8 *w, const u8 *x, float *y, u64
     }
 }
 
-// Q4_K times Q8_1 by accesses of 16 and 4 bytes, for which the rows and vectors are aligned. Eight
-// lanes have a block; two of them its 64 values of a chunk of 32 bytes, of which each reads half. So
-// a lane multiplies half of its own run and half of its neighbour's, and both exchange sums.
-template <int Rows>
-__device__ __forceinline__ void wide_q4_k(const u8 *w, const u8 *x, float *y, u64 rows, u64 vectors, u64 k)
+#if WIDE
+// Q4_K times one vector of Q8_1, of up to 1024 * Quads values, by accesses of 16 and 4 bytes for which
+// both are aligned. A lane keeps its runs of the vector in registers; the rows of a warp, one after
+// the other, pass through a ring in shared memory, so that the next ones are on their way while one
+// is multiplied. Each block of threads has several rows and not one: what it reads first is read once.
+__device__ __forceinline__ void copy_16(u32 to, const u8 *from)
 {
-    const int lane = threadIdx.x % LANES;
-    const int chunk = lane % 8 / 2, half = lane % 2;
-    const u64 blocks = k / Q4_K::VALUES;
-    const u64 row_bytes = blocks * Q4_K::BYTES;
-    const u64 groups = (rows + Rows - 1) / Rows;
-    u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
-    const u64 warps = u64(gridDim.x) * blockDim.x / LANES;
-    for (; warp < groups * vectors; warp += warps) {
-        const u64 n = warp % groups * Rows, m = warp / groups;
-        const u8 *vector = x + m * (k / RUN * Q8_1::BYTES);
-        const u8 *row[Rows];
-        float sum[Rows];
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int Later>
+__device__ __forceinline__ void wait_for_copies()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(Later) : "memory");
+}
+
+// c + the products of four pairs of u8 and i8.
+__device__ __forceinline__ int dp4a_unsigned(u32 a, u32 b, int c)
+{
+    int d;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+// The f32 of an integer below 2^22 in magnitude: conversions take four times as long.
+__device__ __forceinline__ float small_integer(int i)
+{
+    return __fsub_rn(__int_as_float(0x4b400000 + i), 12582912.0f);
+}
+
+// A run of the vector.
+struct Run {
+    u32 q8[8];
+    float d8;
+    int total;
+};
+
+template <int Quads>
+__device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y, u64 rows, u64 k)
+{
+    constexpr int WARPS = 4, RING = 3, QUAD = 4 * Q4_K::BYTES;
+    __shared__ alignas(16) u8 rings[WARPS][RING][Quads * QUAD];
+    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
+    const u32 runs = u32(k / RUN), row_bytes = u32(k / Q4_K::VALUES) * Q4_K::BYTES;
+    const u64 step = u64(gridDim.x) * WARPS;
+    u64 next = u64(blockIdx.x) * WARPS + warp;
+    const auto fetch = [&](int slot) {
+        if (next < rows) {
+            const u8 *row = w + next * row_bytes;
+            const u32 to = u32(__cvta_generic_to_shared(rings[warp][slot]));
 #pragma unroll
-        for (int r = 0; r < Rows; r++) {
-            // Rows past the last are computed again and not written.
-            row[r] = w + (n + r < rows ? n + r : rows - 1) * row_bytes;
-            sum[r] = 0;
-        }
-#pragma unroll 2
-        for (u64 first = 0; first < blocks; first += 4) {
-            const u64 block = first + lane / 8;
-            const bool is_there = block < blocks;
-            const u64 at = is_there ? block : blocks - 1;
-            uint4 header[Rows], quants[Rows];
-#pragma unroll
-            for (int r = 0; r < Rows; r++) {
-                const u8 *b = row[r] + at * Q4_K::BYTES;
-                header[r] = *reinterpret_cast<const uint4 *>(b);
-                quants[r] = *reinterpret_cast<const uint4 *>(b + Q4_K::qs + 32 * chunk + 16 * half);
+            for (u32 at = 0; at < Quads * QUAD; at += 16 * LANES) {
+                const u32 own = at + 16 * lane;
+                if (own < row_bytes) copy_16(to + own, row + own);
             }
-            const u8 *runs = vector + (at * 8 + 2 * chunk) * Q8_1::BYTES;
-            u32 low[4], high[4];
-            int low_total = 0, high_total = 0;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                low[i] = *reinterpret_cast<const u32 *>(runs + Q8_1::qs + 16 * half + 4 * i);
-                high[i] = *reinterpret_cast<const u32 *>(runs + Q8_1::BYTES + Q8_1::qs + 16 * half + 4 * i);
-                low_total = dp4a(ONES, low[i], low_total);
-                high_total = dp4a(ONES, high[i], high_total);
-            }
-            const float d8 = to_f32<F16>(u16(*reinterpret_cast<const u32 *>(runs + half * Q8_1::BYTES + Layout_Q8_1::d)));
-            const int total = (half ? high_total : low_total) +
-                              __shfl_xor_sync(ALL_LANES, half ? low_total : high_total, 1);
-#pragma unroll
-            for (int r = 0; r < Rows; r++) {
-                const u32 q[4] = {quants[r].x, quants[r].y, quants[r].z, quants[r].w};
-                int low_sum = 0, high_sum = 0;
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    low_sum = dp4a(q[i] & 0x0f0f0f0f, low[i], low_sum);
-                    high_sum = dp4a(q[i] >> 4 & 0x0f0f0f0f, high[i], high_sum);
-                }
-                const int products = (half ? high_sum : low_sum) +
-                                     __shfl_xor_sync(ALL_LANES, half ? low_sum : high_sum, 1);
-                // The 12 bytes of scales and mins follow d and dmin.
-                const u32 a = header[r].y, b = header[r].z, c = header[r].w;
-                const u32 scales = chunk < 2 ? a & 0x3f3f3f3f : (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
-                const u32 mins = chunk < 2 ? b & 0x3f3f3f3f : (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
-                const int byte = 8 * (2 * (chunk % 2) + half);
-                const int isum = int(scales >> byte & 255) * products;
-                const int imin = int(mins >> byte & 255) * total;
-                const float d = to_f32<F16>(u16(header[r].x)), dmin = to_f32<F16>(u16(header[r].x >> 16));
-                if (is_there) {
-                    sum[r] = __fmaf_rn(__fmul_rn(d8, d), float(isum), sum[r]);
-                    sum[r] = __fmaf_rn(__fmul_rn(d8, -dmin), float(imin), sum[r]);
-                }
-            }
+            next += step;
         }
+        end_of_copies();
+    };
+    u64 n = next;
 #pragma unroll
-        for (int r = 0; r < Rows; r++) {
-            const float total = tree(sum[r]);
-            if (lane == 0 && n + r < rows) y[m * rows + n + r] = __uint_as_float(result_bits(total));
+    for (int i = 0; i < RING - 1; i++) fetch(i);
+
+    Run own[Quads];
+#pragma unroll
+    for (int quad = 0; quad < Quads; quad++) {
+        const u32 run = quad * LANES + lane;
+        own[quad] = {};
+        if (run >= runs) continue;
+        const u32 *block = reinterpret_cast<const u32 *>(x + run * Q8_1::BYTES);
+        own[quad].d8 = to_f32<F16>(u16(block[0]));
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            own[quad].q8[i] = block[1 + i];
+            own[quad].total = dp4a(ONES, block[1 + i], own[quad].total);
         }
+    }
+
+    // Eight lanes have the sub-blocks of a block. The nibbles of an odd one are the high ones, whose
+    // sum comes out 16 times too large.
+    const int sub = lane % 8;
+    const u32 mask = sub % 2 ? 0xf0f0f0f0 : 0x0f0f0f0f;
+    const int shift = sub % 2 * 4;
+    // Bits of the four scales, a byte each, that are together with the sub-block's.
+    const bool is_low = sub < 4;
+    const u32 low = is_low ? 0x3f3f3f3f : 0x0f0f0f0f, high = is_low ? 0 : 0x30303030;
+    const u32 pick = 0x4440 | sub % 4;
+    const u32 block_at = lane / 8 * Q4_K::BYTES, quants_at = block_at + Q4_K::qs + sub / 2 * 32;
+    for (int slot = 0; n < rows; n += step, slot = (slot + 1) % RING) {
+        wait_for_copies<RING - 2>();
+        __syncwarp();
+        fetch((slot + RING - 1) % RING);
+        float sum = 0;
+#pragma unroll
+        for (int quad = 0; quad < Quads; quad++) {
+            if (quad * LANES + lane >= runs) continue;
+            const Run &run = own[quad];
+            const u8 *blocks = rings[warp][slot] + quad * QUAD;
+            const uint4 header = *reinterpret_cast<const uint4 *>(blocks + block_at);
+            const uint4 q[2] = {reinterpret_cast<const uint4 *>(blocks + quants_at)[0],
+                                reinterpret_cast<const uint4 *>(blocks + quants_at)[1]};
+            int products = 0;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                products = dp4a_unsigned(q[i].x & mask, run.q8[4 * i], products);
+                products = dp4a_unsigned(q[i].y & mask, run.q8[4 * i + 1], products);
+                products = dp4a_unsigned(q[i].z & mask, run.q8[4 * i + 2], products);
+                products = dp4a_unsigned(q[i].w & mask, run.q8[4 * i + 3], products);
+            }
+            products >>= shift;
+            // The 12 bytes of scales and mins follow d and dmin.
+            const u32 scales = ((is_low ? header.y : header.w) & low) | (header.y >> 2 & high);
+            const u32 mins = ((is_low ? header.z : header.w >> 4) & low) | (header.z >> 2 & high);
+            const float isum = small_integer(int(__byte_perm(scales, 0, pick)) * products);
+            const float imin = small_integer(int(__byte_perm(mins, 0, pick)) * run.total);
+            const float d = to_f32<F16>(u16(header.x)), m = -to_f32<F16>(u16(header.x >> 16));
+            sum = __fmaf_rn(__fmul_rn(run.d8, d), isum, sum);
+            sum = __fmaf_rn(__fmul_rn(run.d8, m), imin, sum);
+        }
+        sum = tree(sum);
+        if (lane == 0) y[n] = __uint_as_float(result_bits(sum));
+        __syncwarp();
     }
 }
 
-// The kernels of both operations.
+#define IN_TURN(quads)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(128) wide_##quads(const u8 *w, const u8 *x, float *y, u64 rows, \
+                                                                   u64, u64 k)                                 \
+    {                                                                                                          \
+        rows_in_turn<quads>(w, x, y, rows, k);                                                                 \
+    }
+IN_TURN(1)
+IN_TURN(2)
+IN_TURN(3)
+IN_TURN(4)
+#endif
+
+// The kernel of both operations, for any format and alignment.
 extern "C" __global__ void any(const u8 *w, const u8 *x, float *y, u64 rows, u64 vectors, u64 k)
 {
     products<WEIGHTS, ACTIVATIONS>(w, x, y, rows, vectors, k);
 }
-
-#if WIDE
-extern "C" __global__ void wide(const u8 *w, const u8 *x, float *y, u64 rows, u64 vectors, u64 k)
-{
-    wide_q4_k<ROWS>(w, x, y, rows, vectors, k);
-}
-#endif

@@ -16,8 +16,12 @@ pub(super) const WARP: &str = "warp";
 
 /// Threads of a block.
 const THREADS: u32 = 128;
-/// Rows of a warp where accesses are wide: the vector is read once for all.
-const ROWS: u64 = 2;
+/// Values of a row that a warp multiplies at once where accesses are wide, a block of them for each
+/// lane, and how many times it may do so.
+const WIDE: [&str; 4] = ["wide_1", "wide_2", "wide_3", "wide_4"];
+const WIDE_VALUES: u64 = 1024;
+/// Blocks of the wide kernels: four on each of an H200's multiprocessors.
+const WIDE_BLOCKS: u64 = 4 * 132;
 /// Blocks at once; further rows follow in the same ones.
 const MOST_BLOCKS: u64 = 1 << 20;
 
@@ -63,7 +67,6 @@ pub(super) fn unit(source: Source, op: &Gemv) -> Unit {
         ("WEIGHTS", block_constant(op.weights)),
         ("ACTIVATIONS", activations),
         ("WIDE", u8::from(is_wide(op)).to_string()),
-        ("ROWS", ROWS.to_string()),
     ];
     Unit::new(source, defines)
 }
@@ -82,12 +85,17 @@ pub(super) fn steps(source: Source, op: &Gemv, vectors: u64, inputs: &[View], y:
     let rows = w.ty.shape[0] as u64;
     let k = (w.ty.shape[1] * op.weights.values()) as u64;
     // Blocks of Q4_K are multiples of 16 bytes, those of Q8_1 of 4.
-    let wide = is_wide(op) && k > 0 && w.address.is_multiple_of(16) && x.address.is_multiple_of(4);
-    let (entry, warps) = if wide { ("wide", rows.div_ceil(ROWS) * vectors) } else { ("any", rows * vectors) };
+    let aligned = w.address.is_multiple_of(16) && x.address.is_multiple_of(4);
+    let fits = is_wide(op) && vectors == 1 && aligned && k > 0;
+    let wide = (k.div_ceil(WIDE_VALUES) as usize).checked_sub(1).and_then(|i| WIDE.get(i));
+    let (entry, most) = match wide {
+        Some(&entry) if fits => (entry, WIDE_BLOCKS),
+        _ => ("any", MOST_BLOCKS),
+    };
     vec![Step::Kernel(Call {
         unit: unit(source, op),
         entry,
-        blocks: warps.div_ceil(u64::from(THREADS / 32)).min(MOST_BLOCKS),
+        blocks: (rows * vectors).div_ceil(u64::from(THREADS / 32)).min(most),
         threads: THREADS,
         arguments: [w.address, x.address, y.address, rows, vectors, k].map(Argument::from).to_vec(),
     })]
