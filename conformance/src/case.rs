@@ -249,6 +249,10 @@ pub enum Class {
     /// For one operand of a product, with `ones` for the other: terms whose sum is a midpoint
     /// of the output's format, or one tiny term more or less, among zeros.
     Ties,
+    /// Blocks for `mx_quantize`: largest magnitudes around where a rule changes its mind, elements
+    /// around midpoints under their scale, close exponents, any bits, subnormals, and special values
+    /// at the first or last place or anywhere.
+    MxBlocks,
 }
 
 const fn one() -> u64 {

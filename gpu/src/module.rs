@@ -27,13 +27,14 @@ pub struct Source {
 }
 
 /// The headers that sources include, with the one that is made from the reference's table.
-static HEADERS: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
+static HEADERS: LazyLock<[(&str, String); 7]> = LazyLock::new(|| {
     [
         ("cvt.cuh", include_str!("../kernels/cvt.cuh").to_owned()),
         ("elementwise.cuh", include_str!("../kernels/elementwise.cuh").to_owned()),
         ("fast.cuh", include_str!("../kernels/fast.cuh").to_owned()),
         ("format.cuh", include_str!("../kernels/format.cuh").to_owned()),
         ("formats.cuh", formats()),
+        ("mx.cuh", include_str!("../kernels/mx.cuh").to_owned()),
         ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
     ]
 });

@@ -5,6 +5,7 @@
 //! - `edges`: the classes that are lists of codes, each a few lines over ladders.
 //! - `scaled`: edges as they look before the operation scales them.
 //! - `positional`: classes whose element `i` is a function of seed and `i`.
+//! - `mx`: blocks by their kinds, for operations with a scale per block.
 //! - `products`, `ties`: classes for sums of products, over `lines`, which tell where a sum
 //!   runs along an operand.
 //! - `layout`: how a list fills lanes and a shape.
@@ -13,6 +14,7 @@ mod edges;
 mod ladder;
 mod layout;
 mod lines;
+mod mx;
 mod positional;
 mod products;
 mod scaled;
@@ -20,6 +22,7 @@ mod scaled;
 mod tests;
 mod ties;
 
+pub(crate) use mx::Blocks;
 pub(crate) use scaled::unit;
 
 use crate::case::Class;
@@ -62,7 +65,7 @@ pub enum GenerateError {
 
 /// The values of a class.
 ///
-/// A class that is a list of values (every one but the random ones, those for products,
+/// A class that is a list of values (every one but the random ones, those for products and blocks,
 /// `needle` and `splitmix_codes`) gives the shape `[n]`, or fills the shape asked for by starting
 /// over; it never leaves values out. The same request gives the same values.
 pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
@@ -90,6 +93,7 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         &Class::Ramp { ascending } => products::ramp(request, ascending),
         Class::Specials => products::specials(request),
         Class::Ties => ties::generate(request),
+        Class::MxBlocks => mx::generate(request),
     }
 }
 
@@ -125,6 +129,7 @@ impl Request<'_> {
             Op::Cast(op) => Some(op.to),
             Op::ScaledCast(op) => Some(op.to),
             Op::DeviceScaledCast(op) => Some(op.to),
+            Op::MxQuantize(op) => Some(op.format.layout().element),
             _ => None,
         }
     }
@@ -161,5 +166,6 @@ fn name(class: &Class) -> &'static str {
         Class::Ramp { .. } => "ramp",
         Class::Specials => "specials",
         Class::Ties => "ties",
+        Class::MxBlocks => "mx_blocks",
     }
 }
