@@ -272,6 +272,10 @@ pub enum Class {
     /// GGML blocks alike: the fields that are given, their elements as quoted hex, over and
     /// over where there are fewer than the field has. Other fields are 0.
     BlockFields(BTreeMap<String, Vec<String>>),
+    /// Blocks for `mx_quantize`: largest magnitudes around where a rule changes its mind, elements
+    /// around midpoints under their scale, close exponents, any bits, subnormals, and special values
+    /// at the first or last place or anywhere.
+    MxBlocks,
 }
 
 const fn one() -> u64 {

@@ -28,7 +28,7 @@ pub struct Source {
 }
 
 /// The headers that sources include, with the one that is made from the reference's table.
-static HEADERS: LazyLock<[(&str, String); 9]> = LazyLock::new(|| {
+static HEADERS: LazyLock<[(&str, String); 10]> = LazyLock::new(|| {
     [
         ("blocks.cuh", include_str!("../kernels/blocks.cuh").to_owned()),
         ("cvt.cuh", include_str!("../kernels/cvt.cuh").to_owned()),
@@ -38,6 +38,7 @@ static HEADERS: LazyLock<[(&str, String); 9]> = LazyLock::new(|| {
         ("formats.cuh", formats()),
         ("gemv.cuh", include_str!("../kernels/gemv.cuh").to_owned()),
         ("layouts.cuh", layouts()),
+        ("mx.cuh", include_str!("../kernels/mx.cuh").to_owned()),
         ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
     ]
 });

@@ -1,5 +1,6 @@
 //! Strategies over the parameters of operations.
 
+use super::blocks::{any_quantize, dequantizations, simple_quantizations};
 use super::product::{any_gemm, instructions, simple_gemms};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy};
 use plumbline_reference::ops::{
@@ -22,7 +23,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 10] = [
+pub(super) const KINDS: [Kind; 12] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -31,6 +32,8 @@ pub(super) const KINDS: [Kind; 10] = [
     Kind { name: "absmax", any: any_absmax, simple: simple_absmaxes },
     Kind { name: "device_scaled_cast", any: any_device_scaled_cast, simple: simple_device_scaled_casts },
     Kind { name: "scaled_decode", any: any_scaled_decode, simple: simple_scaled_decodes },
+    Kind { name: "mx_quantize", any: any_quantize, simple: simple_quantizations },
+    Kind { name: "mx_dequantize", any: || select(dequantizations()).boxed(), simple: dequantizations },
     Kind { name: "mma", any: || select(instructions()).boxed(), simple: instructions },
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
 ];
@@ -92,7 +95,7 @@ fn targets_within_f32() -> impl Strategy<Value = Format> {
     prop_oneof![1 => select(vec![E4M3FN, E5M2]), 1 => select(within_f32().collect::<Vec<_>>())]
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
+pub(super) fn policies() -> impl Strategy<Value = Policy> {
     prop_oneof![
         Just(Policy::default()),
         select(near_usual_policies()),

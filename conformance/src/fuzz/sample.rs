@@ -1,6 +1,6 @@
 //! One call: an operation and its inputs.
 
-use super::product;
+use super::{blocks, product};
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -58,7 +58,10 @@ impl Parts {
             Op::ScaledDecode(op) => {
                 Self { from: Some(op.from), granularity: op.granularity, scaled: true, ..none }
             }
-            // `format_info` has no inputs; those of products are in `product`.
+            Op::MxQuantize(_) | Op::MxDequantize(_) => {
+                Self { granularity: blocks::granularity(op).unwrap_or_default(), ..none }
+            }
+            // `format_info` has no inputs; those of products are in `product`, those of blocks in `blocks`.
             _ => none,
         }
     }
@@ -123,6 +126,9 @@ impl Sample {
 pub(super) fn types(op: &Op, shape: &[usize]) -> Vec<TensorType> {
     if let Some(inputs) = product::inputs(op) {
         return inputs.iter().map(|input| input.ty(shape)).collect();
+    }
+    if let Some(inputs) = blocks::inputs(op) {
+        return inputs.iter().map(|input| input.ty(op, shape)).collect();
     }
     let parts = Parts::of(op);
     let x = parts.from.map(|from| TensorType::new(from, shape));

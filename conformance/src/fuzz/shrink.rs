@@ -1,9 +1,9 @@
 //! Shrinking: fewer elements, then default parameters, then fewer bits set, over and
 //! over until nothing simpler is left to try.
 
-use super::product;
 use super::sample::{Parts, Sample, types};
 use super::target::Scope;
+use super::{blocks, product};
 use plumbline_reference::DType;
 use plumbline_reference::ops::{Granularity, Op};
 use proptest::strategy::ValueTree;
@@ -152,6 +152,9 @@ fn edits(sample: &Sample) -> Vec<Edit> {
 
 /// The simplest element of an input: 1 for scales, otherwise 0.
 fn simplest(op: &Op, input: usize) -> u64 {
+    if let Some(inputs) = blocks::inputs(op) {
+        return inputs.get(input).map_or(0, |input| input.simplest());
+    }
     let is_scale = match product::inputs(op) {
         Some(inputs) => inputs.get(input).is_some_and(product::Input::is_scale),
         None => Parts::of(op).scaled && input == 1,
@@ -240,6 +243,9 @@ fn with_op(sample: &Sample, op: Op) -> Option<Sample> {
 fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample> {
     if product::inputs(&sample.op).is_some() {
         return product::flat(sample);
+    }
+    if blocks::inputs(&sample.op).is_some() {
+        return blocks::keep(sample, |block| keeps(block, 0));
     }
     let parts = Parts::of(&sample.op);
     let groups = parts.groups(&sample.shape);

@@ -2,11 +2,11 @@
 
 use super::bits::{Pool, Random, rounding_word, scale};
 use super::operation::Kind;
-use super::product;
 use super::sample::{Parts, Sample};
 use super::shape::shapes;
 use super::shrink::Shrinking;
 use super::target::Scope;
+use super::{blocks, product};
 use crate::generate::unit;
 use crate::seed::{hash, mix};
 use plumbline_reference::format::Format;
@@ -58,6 +58,10 @@ impl<'a> Samples<'a> {
     fn fill(&self, op: Op, shape: Vec<usize>, pattern: Pattern, seed: u64) -> Sample {
         if product::inputs(&op).is_some() {
             let codes = product::fill(&op, &shape, seed);
+            return Sample { op, shape, codes };
+        }
+        if blocks::inputs(&op).is_some() {
+            let codes = blocks::fill(&op, &shape, seed);
             return Sample { op, shape, codes };
         }
         let parts = Parts::of(&op);

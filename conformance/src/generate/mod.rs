@@ -5,6 +5,7 @@
 //! - `edges`: the classes that are lists of codes, each a few lines over ladders.
 //! - `scaled`: edges as they look before the operation scales them.
 //! - `positional`: classes whose element `i` is a function of seed and `i`.
+//! - `mx`: blocks by their kinds, for operations with a scale per block.
 //! - `products`, `ties`: classes for sums of products, over `lines`, which tell where a sum
 //!   runs along an operand.
 //! - `blocks`: GGML blocks, field by field.
@@ -15,6 +16,7 @@ mod edges;
 mod ladder;
 mod layout;
 mod lines;
+mod mx;
 mod positional;
 mod products;
 mod scaled;
@@ -22,6 +24,7 @@ mod scaled;
 mod tests;
 mod ties;
 
+pub(crate) use mx::Blocks;
 pub(crate) use scaled::unit;
 
 use crate::case::Class;
@@ -67,7 +70,7 @@ pub enum GenerateError {
 
 /// The values of a class.
 ///
-/// A class that is a list of values (every one but the random ones, those for products,
+/// A class that is a list of values (every one but the random ones, those for products and blocks,
 /// `needle` and `splitmix_codes`) gives the shape `[n]`, or fills the shape asked for by starting
 /// over; it never leaves values out. The same request gives the same values.
 pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
@@ -99,6 +102,7 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         Class::BlockEdges => blocks::edges(request),
         Class::BlockIntegers => blocks::integers(request),
         Class::BlockFields(fields) => blocks::alike(request, fields),
+        Class::MxBlocks => mx::generate(request),
     }
 }
 
@@ -134,6 +138,7 @@ impl Request<'_> {
             Op::Cast(op) => Some(op.to),
             Op::ScaledCast(op) => Some(op.to),
             Op::DeviceScaledCast(op) => Some(op.to),
+            Op::MxQuantize(op) => Some(op.format.layout().element),
             _ => None,
         }
     }
@@ -174,5 +179,6 @@ fn name(class: &Class) -> &'static str {
         Class::BlockEdges => "block_edges",
         Class::BlockIntegers => "block_integers",
         Class::BlockFields(_) => "block_fields",
+        Class::MxBlocks => "mx_blocks",
     }
 }

@@ -96,6 +96,8 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
     match op {
         Op::Gemm(op) => gemm::position(op, "c") == Some(input),
         Op::Mma(_) => input == 2,
+        // Elements and codes differ in width, so that one thread's result lies on another's input.
+        Op::MxQuantize(_) | Op::MxDequantize(_) => false,
         _ => input == output,
     }
 }
@@ -136,6 +138,8 @@ operations! {
     absmax: Absmax,
     device_scaled_cast: DeviceScaledCast,
     scaled_decode: ScaledDecode,
+    mx_quantize: MxQuantize,
+    mx_dequantize: MxDequantize,
     mma: Mma,
     gemm: Gemm,
     dequantize: Dequantize,
