@@ -4,6 +4,7 @@
 //! - `operation`, `shape`, `bits`: strategies, one concern each; `strategy` puts a
 //!   [`Sample`] together from them.
 //! - `product`: the same for matrix products, whose inputs have extents in common.
+//! - `quantize`: numbers for blocks of integers.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
@@ -11,6 +12,7 @@
 mod bits;
 mod operation;
 mod product;
+mod quantize;
 mod regression;
 mod sample;
 mod shape;

@@ -1,6 +1,7 @@
 //! Strategies over the parameters of operations.
 
 use super::product::{any_gemm, instructions, simple_gemms};
+use super::quantize::{int8_quantizations, quantizations};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy};
 use plumbline_reference::ops::{
     Absmax, AbsmaxNan, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Granularity, Op, ScaleOp,
@@ -22,7 +23,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 10] = [
+pub(super) const KINDS: [Kind; 12] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -33,6 +34,8 @@ pub(super) const KINDS: [Kind; 10] = [
     Kind { name: "scaled_decode", any: any_scaled_decode, simple: simple_scaled_decodes },
     Kind { name: "mma", any: || select(instructions()).boxed(), simple: instructions },
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
+    Kind { name: "quantize", any: || select(quantizations()).boxed(), simple: quantizations },
+    Kind { name: "int8_quantize", any: || select(int8_quantizations()).boxed(), simple: int8_quantizations },
 ];
 
 const SCALE_OPS: [ScaleOp; 3] = [ScaleOp::Multiply, ScaleOp::Divide, ScaleOp::Reciprocal];

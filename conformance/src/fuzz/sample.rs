@@ -1,6 +1,6 @@
 //! One call: an operation and its inputs.
 
-use super::product;
+use super::{product, quantize};
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -57,6 +57,11 @@ impl Parts {
             }
             Op::ScaledDecode(op) => {
                 Self { from: Some(op.from), granularity: op.granularity, scaled: true, ..none }
+            }
+            Op::Quantize(_) | Op::Int8Quantize(_) => {
+                let granularity =
+                    quantize::format(op).map_or(Granularity::Tensor, |to| Granularity::Block(to.values()));
+                Self { from: Some(F32), granularity, ..none }
             }
             // `format_info` has no inputs; those of products are in `product`.
             _ => none,

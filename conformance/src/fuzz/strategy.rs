@@ -2,11 +2,11 @@
 
 use super::bits::{Pool, Random, rounding_word, scale};
 use super::operation::Kind;
-use super::product;
 use super::sample::{Parts, Sample};
 use super::shape::shapes;
 use super::shrink::Shrinking;
 use super::target::Scope;
+use super::{product, quantize};
 use crate::generate::unit;
 use crate::seed::{hash, mix};
 use plumbline_reference::format::Format;
@@ -58,6 +58,10 @@ impl<'a> Samples<'a> {
     fn fill(&self, op: Op, shape: Vec<usize>, pattern: Pattern, seed: u64) -> Sample {
         if product::inputs(&op).is_some() {
             let codes = product::fill(&op, &shape, seed);
+            return Sample { op, shape, codes };
+        }
+        if let Some(format) = quantize::format(&op) {
+            let codes = vec![quantize::fill(format, shape.iter().product(), seed)];
             return Sample { op, shape, codes };
         }
         let parts = Parts::of(&op);

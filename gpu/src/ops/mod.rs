@@ -96,6 +96,8 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
     match op {
         Op::Gemm(op) => gemm::position(op, "c") == Some(input),
         Op::Mma(_) => input == 2,
+        // Blocks are shorter than what they are made of.
+        Op::Int8Quantize(_) => false,
         _ => input == output,
     }
 }
@@ -138,6 +140,7 @@ operations! {
     scaled_decode: ScaledDecode,
     mma: Mma,
     gemm: Gemm,
+    int8_quantize: Int8Quantize,
 }
 
 /// The variant that computes with integers and runs on any architecture.

@@ -17,7 +17,9 @@ mod encoding;
 pub mod format_info;
 pub mod gemm;
 pub mod gemv;
+pub mod int8_quantize;
 pub mod mma;
+pub mod quantize;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
@@ -175,4 +177,8 @@ operations! {
     gemv: Gemv,
     /// A matrix of GGML blocks times up to 16 vectors.
     batched_gemv: BatchedGemv,
+    /// Numbers to GGML blocks.
+    quantize: Quantize,
+    /// Activations to blocks of 8-bit integers.
+    int8_quantize: Int8Quantize,
 }
