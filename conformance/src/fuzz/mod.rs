@@ -4,15 +4,17 @@
 //! - `operation`, `shape`, `bits`: strategies, one concern each; `strategy` puts a
 //!   [`Sample`] together from them.
 //! - `product`: the same for matrix products, whose inputs have extents in common.
-//! - `blocks`: the same for blocks with scales of their own.
+//! - `mx`: the same for blocks with scales of their own.
+//! - `quantize`: numbers for blocks of integers.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
 
 mod bits;
-mod blocks;
+mod mx;
 mod operation;
 mod product;
+mod quantize;
 mod regression;
 mod sample;
 mod shape;

@@ -1,7 +1,8 @@
 //! Strategies over the parameters of operations.
 
-use super::blocks::{any_quantize, dequantizations, simple_quantizations};
+use super::mx::{any_quantize, dequantizations, simple_quantizations};
 use super::product::{any_gemm, instructions, simple_gemms};
+use super::quantize::{int8_quantizations, quantizations};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy};
 use plumbline_reference::ops::{
     Absmax, AbsmaxNan, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Granularity, Op, ScaleOp,
@@ -23,7 +24,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 12] = [
+pub(super) const KINDS: [Kind; 14] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -36,6 +37,8 @@ pub(super) const KINDS: [Kind; 12] = [
     Kind { name: "mx_dequantize", any: || select(dequantizations()).boxed(), simple: dequantizations },
     Kind { name: "mma", any: || select(instructions()).boxed(), simple: instructions },
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
+    Kind { name: "quantize", any: || select(quantizations()).boxed(), simple: quantizations },
+    Kind { name: "int8_quantize", any: || select(int8_quantizations()).boxed(), simple: int8_quantizations },
 ];
 
 const SCALE_OPS: [ScaleOp; 3] = [ScaleOp::Multiply, ScaleOp::Divide, ScaleOp::Reciprocal];

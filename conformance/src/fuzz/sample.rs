@@ -1,6 +1,6 @@
 //! One call: an operation and its inputs.
 
-use super::{blocks, product};
+use super::{mx, product, quantize};
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -59,9 +59,14 @@ impl Parts {
                 Self { from: Some(op.from), granularity: op.granularity, scaled: true, ..none }
             }
             Op::MxQuantize(_) | Op::MxDequantize(_) => {
-                Self { granularity: blocks::granularity(op).unwrap_or_default(), ..none }
+                Self { granularity: mx::granularity(op).unwrap_or_default(), ..none }
             }
-            // `format_info` has no inputs; those of products are in `product`, those of blocks in `blocks`.
+            Op::Quantize(_) | Op::Int8Quantize(_) => {
+                let granularity =
+                    quantize::format(op).map_or(Granularity::Tensor, |to| Granularity::Block(to.values()));
+                Self { from: Some(F32), granularity, ..none }
+            }
+            // `format_info` has no inputs; those of products are in `product`, those of blocks in `mx`.
             _ => none,
         }
     }
@@ -127,7 +132,7 @@ pub(super) fn types(op: &Op, shape: &[usize]) -> Vec<TensorType> {
     if let Some(inputs) = product::inputs(op) {
         return inputs.iter().map(|input| input.ty(shape)).collect();
     }
-    if let Some(inputs) = blocks::inputs(op) {
+    if let Some(inputs) = mx::inputs(op) {
         return inputs.iter().map(|input| input.ty(op, shape)).collect();
     }
     let parts = Parts::of(op);

@@ -3,7 +3,7 @@
 
 use super::sample::{Parts, Sample, types};
 use super::target::Scope;
-use super::{blocks, product};
+use super::{mx, product};
 use plumbline_reference::DType;
 use plumbline_reference::ops::{Granularity, Op};
 use proptest::strategy::ValueTree;
@@ -152,7 +152,7 @@ fn edits(sample: &Sample) -> Vec<Edit> {
 
 /// The simplest element of an input: 1 for scales, otherwise 0.
 fn simplest(op: &Op, input: usize) -> u64 {
-    if let Some(inputs) = blocks::inputs(op) {
+    if let Some(inputs) = mx::inputs(op) {
         return inputs.get(input).map_or(0, |input| input.simplest());
     }
     let is_scale = match product::inputs(op) {
@@ -244,8 +244,8 @@ fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample>
     if product::inputs(&sample.op).is_some() {
         return product::flat(sample);
     }
-    if blocks::inputs(&sample.op).is_some() {
-        return blocks::keep(sample, |block| keeps(block, 0));
+    if mx::inputs(&sample.op).is_some() {
+        return mx::keep(sample, |block| keeps(block, 0));
     }
     let parts = Parts::of(&sample.op);
     let groups = parts.groups(&sample.shape);

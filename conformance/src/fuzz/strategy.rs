@@ -6,7 +6,7 @@ use super::sample::{Parts, Sample};
 use super::shape::shapes;
 use super::shrink::Shrinking;
 use super::target::Scope;
-use super::{blocks, product};
+use super::{mx, product, quantize};
 use crate::generate::unit;
 use crate::seed::{hash, mix};
 use plumbline_reference::format::Format;
@@ -60,8 +60,12 @@ impl<'a> Samples<'a> {
             let codes = product::fill(&op, &shape, seed);
             return Sample { op, shape, codes };
         }
-        if blocks::inputs(&op).is_some() {
-            let codes = blocks::fill(&op, &shape, seed);
+        if mx::inputs(&op).is_some() {
+            let codes = mx::fill(&op, &shape, seed);
+            return Sample { op, shape, codes };
+        }
+        if let Some(format) = quantize::format(&op) {
+            let codes = vec![quantize::fill(format, shape.iter().product(), seed)];
             return Sample { op, shape, codes };
         }
         let parts = Parts::of(&op);

@@ -96,8 +96,14 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
     match op {
         Op::Gemm(op) => gemm::position(op, "c") == Some(input),
         Op::Mma(_) => input == 2,
-        // Elements and codes differ in width, so that one thread's result lies on another's input.
-        Op::MxQuantize(_) | Op::MxDequantize(_) => false,
+        // Elements of inputs and outputs differ in width or number, so that one thread's result lies
+        // on another's input.
+        Op::MxQuantize(_)
+        | Op::MxDequantize(_)
+        | Op::Int8Quantize(_)
+        | Op::Dequantize(_)
+        | Op::Gemv(_)
+        | Op::BatchedGemv(_) => false,
         _ => input == output,
     }
 }
@@ -145,6 +151,7 @@ operations! {
     dequantize: Dequantize,
     gemv: Gemv,
     batched_gemv: BatchedGemv,
+    int8_quantize: Int8Quantize,
 }
 
 /// The variant that computes with integers and runs on any architecture.

@@ -17,9 +17,11 @@ mod encoding;
 pub mod format_info;
 pub mod gemm;
 pub mod gemv;
+pub mod int8_quantize;
 pub mod mma;
 pub mod mx_dequantize;
 pub mod mx_quantize;
+pub mod quantize;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
@@ -183,4 +185,8 @@ operations! {
     gemv: Gemv,
     /// A matrix of GGML blocks times up to 16 vectors.
     batched_gemv: BatchedGemv,
+    /// Numbers to GGML blocks.
+    quantize: Quantize,
+    /// Activations to blocks of 8-bit integers.
+    int8_quantize: Int8Quantize,
 }

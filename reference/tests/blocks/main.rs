@@ -4,6 +4,7 @@
 
 mod dequantize;
 mod gemv;
+mod int8;
 #[path = "../common/noise.rs"]
 mod noise;
 mod quantize;

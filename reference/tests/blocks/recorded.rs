@@ -19,17 +19,23 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn of(format: BlockFormat) -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/ggml/blocks.safetensors");
-        let file = std::fs::read(path).unwrap();
+        let file = read("blocks");
         let file = SafeTensors::deserialize(&file).unwrap();
         let bytes = |part| file.tensor(&format!("{format}.{part}")).unwrap().data().to_vec();
-        let single = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
-        Self {
-            source: bytes("source").chunks_exact(4).map(single).collect(),
-            blocks: bytes("blocks"),
-            values: bytes("values"),
-        }
+        Self { source: singles(&bytes("source")), blocks: bytes("blocks"), values: bytes("values") }
     }
+}
+
+/// A file of `fixtures/ggml`.
+fn read(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/ggml");
+    std::fs::read(format!("{folder}/{name}.safetensors")).unwrap()
+}
+
+fn singles(bytes: &[u8]) -> Vec<f32> {
+    let (singles, rest) = bytes.as_chunks();
+    assert!(rest.is_empty());
+    singles.iter().copied().map(f32::from_le_bytes).collect()
 }
 
 /// Blocks as a tensor of one row.
@@ -50,4 +56,30 @@ fn every_value_is_what_ggml_reads() {
             assert!(values[0].bytes() == recorded.values, "{format} on {path:?}");
         }
     }
+}
+
+/// What the NumPy code of ggml's `gguf` package makes of random bytes, with every code of every
+/// scale and factors at the ends of f16, and of numbers.
+#[test]
+fn the_gguf_package_agrees() {
+    let file = read("gguf_package");
+    let file = SafeTensors::deserialize(&file).unwrap();
+    let bytes = |name: &str| file.tensor(name).map(|tensor| tensor.data().to_vec());
+    let source = singles(&bytes("source").unwrap());
+    let mut quantized = 0;
+    for format in formats() {
+        let blocks = row(format, &bytes(&format!("{format}.blocks")).unwrap());
+        let op: Op = Dequantize { from: format, to: F32, conversion: BlockConversion::Direct }.into();
+        for path in [Path::Definition, Path::Parallel, Path::fastest()] {
+            let values = op.evaluate(std::slice::from_ref(&blocks), path).unwrap();
+            assert!(values[0].bytes() == bytes(&format!("{format}.values")).unwrap(), "{format} on {path:?}");
+        }
+        let Ok(expected) = bytes(&format!("{format}.quantized")) else { continue };
+        let expected = expected.chunks_exact(format.bytes());
+        for (i, (values, block)) in source.chunks_exact(format.values()).zip(expected).enumerate() {
+            assert_eq!(format.quantize(values), block, "block {i} of {format}");
+        }
+        quantized += 1;
+    }
+    assert_eq!(quantized, 8);
 }

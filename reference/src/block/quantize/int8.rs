@@ -11,8 +11,8 @@
 //!   `q = round(iscale * x)`, so that `max` itself becomes -127; `d = 1 / iscale`, in f32; `bsums`
 //!   are the sums of 16 `q` each. If all values are 0, so is everything.
 //!
-//! A magnitude below about 3.7e-37 may make `id` or `iscale` infinite: its block's `d` is then 0, or
-//! of that size in Q8_K, and the values are 0 in effect.
+//! An `amax` below about 3.7e-37 makes `id` or `iscale` infinite, and the integers those of the signs.
+//! `d` is 0 then, in f16 and in Q8_K, where it is -0 for a positive `max`: the values are zeros.
 
 use super::{Fields, extreme, reciprocal, write};
 use crate::block::BlockFormat;

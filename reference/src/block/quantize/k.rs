@@ -14,11 +14,13 @@
 //!   | Q2_K | 3 | -0.5, 0.1, 15 | `abs(x)` | magnitudes |
 //!   | Q4_K | 15 | -1, 0.1, 20 | `sqrt(sum x^2 / 32) + abs(x)` | squares |
 //!   | Q5_K | 31 | -0.5, 0.1, 15 | `sqrt(sum x^2 / 32) + abs(x)` | squares |
+//!
 //! - Q3_K, Q6_K: with n = 32 or 128 and `max` the first scale of the largest magnitude,
 //!   `inverse = -n / max`, a scale is `nearest(inverse * scale)` from -n to n - 1, and
 //!   `d = 1 / inverse` in f16. `q = nearest(x / (d * scale))` where `d * scale` is not 0.
-//!   The search is one at a time for Q3_K, with n = 4; symmetric for Q6_K, with n = 32. Where all scales are 0, or
-//!   less than 1e-15 in Q6_K, all of Q6_K's block is 0, and Q3_K's `d` and scales' bytes are.
+//!   The search is one at a time for Q3_K, with n = 4; symmetric for Q6_K, with n = 32. Where all
+//!   scales are 0, or below 1e-15 in Q6_K, all of Q6_K's block is 0, and the bytes of Q3_K's `d` and
+//!   scales are.
 
 use super::search::{NEGLIGIBLE, WithMin, nearest, one_at_a_time, symmetric};
 use super::{Fields, extreme};
