@@ -6,7 +6,7 @@ use crate::setup::Subject;
 use crate::verdict::Outcome;
 use plumbline_reference::backend::{Buffer, Launch, Layout, Stream};
 use plumbline_reference::ops::Op;
-use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
+use plumbline_reference::{BackendError, Tensor, TensorType};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls a backend on inputs that do not fit: by `run`, and on buffers where it has steps.
@@ -62,11 +62,8 @@ fn launched(
     refusal: &Refusal,
 ) -> Result<Wrote, BackendError> {
     let backend = &*subject.backend;
-    let layout = |ty: TensorType| Layout {
-        guard: subject.contract.guard,
-        poison: POISON,
-        ..Layout::contiguous(ty)
-    };
+    let layout =
+        |ty: TensorType| Layout { guard: subject.contract.guard, poison: POISON, ..Layout::contiguous(ty) };
     let buffer = |ty: &TensorType, tensor: Option<&Tensor>| -> Result<Buffer, BackendError> {
         let layout = layout(ty.clone());
         let buffer = backend.alloc(&layout)?;
@@ -105,7 +102,7 @@ mod tests {
     use plumbline_reference::block::BlockFormat;
     use plumbline_reference::format::F32;
     use plumbline_reference::ops::{Activations, Gemv};
-    use plumbline_reference::{Cpu, DType};
+    use plumbline_reference::{Backend, Cpu, DType};
     use std::sync::Arc;
 
     /// How a backend takes inputs that do not fit.
