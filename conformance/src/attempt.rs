@@ -26,7 +26,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    fn without_outputs(outcome: Outcome, message: String) -> Self {
+    pub(crate) fn without_outputs(outcome: Outcome, message: String) -> Self {
         Self {
             outcome,
             outputs: Vec::new(),

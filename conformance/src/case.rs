@@ -8,6 +8,7 @@
 //! - *recorded*: inputs or outputs from a safetensors file.
 //! - *generated*: inputs from a named class; where `expect` is left out, the
 //!   reference's definition (or the device named by `against`) says what is right.
+//! - *refused*: inputs that do not fit, for which an error is right.
 
 use plumbline_reference::DType;
 use plumbline_reference::block::BlockFormat;
@@ -52,6 +53,10 @@ pub struct CaseSpec {
     /// The right outputs, in the operation's order. Left out: what `against` computes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Vec<ExpectSpec>>,
+    /// The inputs do not fit the operation, and an implementation must say so instead of computing
+    /// something: from a part of them, for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
     /// Who computes the right outputs where `expect` does not give them.
     #[serde(default)]
     pub against: Against,
@@ -65,6 +70,26 @@ pub struct CaseSpec {
     /// The smallest profile that runs the case.
     #[serde(default)]
     pub profile: Profile,
+}
+
+/// Why inputs must be refused.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// Words of the error that the reference gives. Others may put it otherwise.
+    pub because: String,
+    /// What one that does not refuse would write to. Nothing of it may be written.
+    pub outputs: Vec<OutputSpec>,
+}
+
+/// The type of an output.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputSpec {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape.
+    pub shape: Vec<usize>,
 }
 
 /// A value of a matrix dimension.
@@ -335,8 +360,8 @@ pub enum Criterion {
         /// Absolute tolerance.
         atol: f64,
     },
-    /// Matrix products: within the error that is derived, element by element, from what the
-    /// operation lets an implementation do.
+    /// Matrix products, and those of GGML blocks: within the error that is derived, element by
+    /// element, from what the operation lets an implementation do.
     Bound,
     /// Matrix products: the bits of one of the declared orders of accumulation, which the
     /// report names.

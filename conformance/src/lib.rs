@@ -21,6 +21,7 @@ pub mod memory;
 pub mod probe;
 pub mod product;
 mod recording;
+mod refused;
 pub mod registry;
 mod replay;
 pub mod report;

@@ -5,6 +5,7 @@
 use crate::attempt::{attempt, panic_text};
 use crate::case::Against;
 use crate::load::{load, load_all};
+use crate::refused::refused;
 use crate::replay::{Needs, Replay};
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::source::Case;
@@ -270,7 +271,10 @@ impl Trial {
                 return false;
             }
         };
-        let attempt = attempt(&self.subject, op, &self.variant, &built);
+        let attempt = match &self.case.spec.refused {
+            None => attempt(&self.subject, op, &self.variant, &built),
+            Some(refusal) => refused(&self.subject, op, &self.variant, &built.inputs, refusal),
+        };
         verdict.outcome = attempt.outcome;
         verdict.outputs = attempt.outputs;
         verdict.memory = attempt.memory;

@@ -116,6 +116,11 @@ impl Case {
             inputs.push(resolved.map_err(|why| place.error(Some(&spec.name), &field("inputs", i), &why))?);
         }
         let types: Vec<_> = inputs.iter().map(Input::ty).collect();
+        if spec.refused.is_some() {
+            check_refused(&spec, &types, inputs.iter().all(Input::has_shape))
+                .map_err(|why| place.error(Some(&spec.name), &[Step::Key("refused".into())], &why))?;
+            return Ok(Self { name, spec, place, line, inputs, expected: None, built: Arc::default() });
+        }
         let outputs = (spec.op.signature(&types))
             .map_err(|error| place.error(Some(&spec.name), &[Step::Key("op".into())], &error.to_string()))?;
         // Inputs whose class sets its own length have no shape to compare with.
@@ -165,10 +170,10 @@ impl Case {
         format!("{}:{}", self.place.file.display(), self.line)
     }
 
-    /// Who computes the right outputs; `None` where the case itself holds them.
+    /// Who computes the right outputs; `None` where the case itself holds them, or there are none.
     #[must_use]
     pub fn oracle(&self) -> Option<Against> {
-        self.expected.is_none().then_some(self.spec.against)
+        (self.expected.is_none() && self.spec.refused.is_none()).then_some(self.spec.against)
     }
 
     /// Makes the inputs and the right outputs, or hands out those that another trial of
@@ -222,6 +227,9 @@ impl Case {
         }
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
+        if self.spec.refused.is_some() {
+            return Ok(Built { inputs, expected: Vec::new(), output_strides: Vec::new() });
+        }
         let outputs = self.spec.op.signature(&types);
         let outputs = outputs.map_err(|error| failed(&[Step::Key("op".into())], error.to_string()))?;
         for ty in types.iter().chain(&outputs) {
@@ -513,11 +521,43 @@ fn check_size(ty: &TensorType) -> Result<(), String> {
 
 /// Requires an exact product where the criterion judges those.
 fn check_product(spec: &CaseSpec) -> Result<(), String> {
-    let is_exact_product = matches!(&spec.op, Op::Gemm(gemm) if gemm.accumulate.is_none());
-    if spec.judge.is_of_products() && !is_exact_product {
-        return Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`".to_owned());
+    let is_judged = match (&spec.op, spec.judge) {
+        (_, criterion) if !criterion.is_of_products() => true,
+        (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
+        (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        (Op::BatchedGemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        _ => false,
+    };
+    if is_judged {
+        return Ok(());
     }
-    Ok(())
+    Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv` and \
+         `batched_gemv`"
+        .to_owned())
+}
+
+/// Requires inputs that the reference refuses for the reason given, and nothing that says what a
+/// result would be.
+fn check_refused(spec: &CaseSpec, types: &[TensorType], shaped: bool) -> Result<(), String> {
+    let Some(refusal) = &spec.refused else { return Ok(()) };
+    let has_result = spec.expect.is_some()
+        || spec.output_strides.is_some()
+        || spec.against != Against::Definition
+        || spec.judge != Criterion::default();
+    if has_result {
+        return Err("there is no result to expect or judge; leave out what is said of one".to_owned());
+    }
+    if !shaped {
+        return Err("every input needs a `shape`".to_owned());
+    }
+    for output in &refusal.outputs {
+        check_size(&TensorType::new(output.dtype, output.shape.as_slice()))?;
+    }
+    match spec.op.signature(types) {
+        Ok(_) => Err(format!("the inputs fit {}", spec.op.name())),
+        Err(error) if !refusal.because.is_empty() && error.to_string().contains(&refusal.because) => Ok(()),
+        Err(error) => Err(format!("because: the reference says `{error}`; write words of that")),
+    }
 }
 
 /// Requires strides that an input can have, and memory for them.

@@ -6,11 +6,13 @@
 //! - `product`: the same for matrix products, whose inputs have extents in common.
 //! - `mx`: the same for blocks with scales of their own.
 //! - `quantize`: numbers for blocks of integers.
+//! - `blocks`: the same for operations on GGML blocks.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
 
 mod bits;
+mod blocks;
 mod mx;
 mod operation;
 mod product;

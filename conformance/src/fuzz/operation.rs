@@ -1,5 +1,6 @@
 //! Strategies over the parameters of operations.
 
+use super::blocks::{any_batched_gemv, any_gemv, dequantizes, simple_batched_gemvs, simple_gemvs};
 use super::mx::{any_quantize, dequantizations, simple_quantizations};
 use super::product::{any_gemm, instructions, simple_gemms};
 use super::quantize::{int8_quantizations, quantizations};
@@ -24,7 +25,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 14] = [
+pub(super) const KINDS: [Kind; 17] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -39,6 +40,9 @@ pub(super) const KINDS: [Kind; 14] = [
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
     Kind { name: "quantize", any: || select(quantizations()).boxed(), simple: quantizations },
     Kind { name: "int8_quantize", any: || select(int8_quantizations()).boxed(), simple: int8_quantizations },
+    Kind { name: "dequantize", any: || select(dequantizes()).boxed(), simple: dequantizes },
+    Kind { name: "gemv", any: any_gemv, simple: simple_gemvs },
+    Kind { name: "batched_gemv", any: any_batched_gemv, simple: simple_batched_gemvs },
 ];
 
 const SCALE_OPS: [ScaleOp; 3] = [ScaleOp::Multiply, ScaleOp::Divide, ScaleOp::Reciprocal];

@@ -1,6 +1,6 @@
 //! One call: an operation and its inputs.
 
-use super::{mx, product, quantize};
+use super::{blocks, mx, product, quantize};
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -13,7 +13,7 @@ pub struct Sample {
     /// The operation.
     pub op: Op,
     /// Shape of the first input; of a product its extents: M, N and K with a batch in front,
-    /// or how many tiles.
+    /// or how many tiles; of blocks how many rows and blocks.
     pub shape: Vec<usize>,
     /// The codes of each input.
     pub codes: Vec<Vec<u64>>,
@@ -66,7 +66,7 @@ impl Parts {
                     quantize::format(op).map_or(Granularity::Tensor, |to| Granularity::Block(to.values()));
                 Self { from: Some(F32), granularity, ..none }
             }
-            // `format_info` has no inputs; those of products are in `product`, those of blocks in `mx`.
+            // `format_info` has no inputs; those of products are in `product`, of GGML blocks in `blocks`.
             _ => none,
         }
     }
@@ -134,6 +134,9 @@ pub(super) fn types(op: &Op, shape: &[usize]) -> Vec<TensorType> {
     }
     if let Some(inputs) = mx::inputs(op) {
         return inputs.iter().map(|input| input.ty(op, shape)).collect();
+    }
+    if let Some(types) = blocks::types(op, shape) {
+        return types;
     }
     let parts = Parts::of(op);
     let x = parts.from.map(|from| TensorType::new(from, shape));

@@ -6,7 +6,7 @@ use super::sample::{Parts, Sample};
 use super::shape::shapes;
 use super::shrink::Shrinking;
 use super::target::Scope;
-use super::{mx, product, quantize};
+use super::{blocks, mx, product, quantize};
 use crate::generate::unit;
 use crate::seed::{hash, mix};
 use plumbline_reference::format::Format;
@@ -66,6 +66,10 @@ impl<'a> Samples<'a> {
         }
         if let Some(format) = quantize::format(&op) {
             let codes = vec![quantize::fill(format, shape.iter().product(), seed)];
+            return Sample { op, shape, codes };
+        }
+        if blocks::is_of_blocks(&op) {
+            let codes = blocks::fill(&op, &shape, seed);
             return Sample { op, shape, codes };
         }
         let parts = Parts::of(&op);
@@ -155,6 +159,7 @@ impl<'a> Strategy for Samples<'a> {
         let op = self.operation(runner)?;
         let shapes = match product::inputs(&op) {
             Some(_) => product::shapes(&op),
+            None if blocks::is_of_blocks(&op) => blocks::shapes(&op),
             None => shapes(Parts::of(&op).granularity),
         };
         let shape = shapes.new_tree(runner)?.current();

@@ -276,3 +276,6 @@ fn set_scales(format: BlockFormat, bytes: &mut [u8], code: impl Fn(usize) -> u64
         _ => (),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ mod fault;
 pub use fault::Fault;
 
 use crate::case::{Criterion, NanJudge};
-use crate::product::{Hints, Judged, Product, Wrong};
+use crate::product::{BlockProduct, Hints, Judged, Product, Wrong};
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
@@ -176,6 +176,11 @@ pub fn judge<'a>(
         };
         let judged = product.judge(expected.criterion, actual);
         return of_product(context, verdict, actual, judged);
+    }
+    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
+        && let Some(product) = BlockProduct::of(context.op, context.inputs)
+    {
+        return of_product(context, verdict, actual, product.judge(actual));
     }
     let comparator = Comparator {
         dtype: expected.ty.dtype,

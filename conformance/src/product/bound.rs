@@ -73,7 +73,7 @@ pub(super) fn judge(
 }
 
 /// Whether `got` is within `error` of the exact value and half an ulp of the output.
-fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f64) -> (bool, Option<f64>) {
+pub(super) fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f64) -> (bool, Option<f64>) {
     let (right_value, got_value) = (out.decode(right), out.decode(got));
     if !matches!(exact.value(), Value::Finite { .. }) {
         // What NaN and infinite operands give does not depend on rounding. FP8 has its own

@@ -1,6 +1,8 @@
 //! Judging matrix products: by a derived bound, by a model that explains every bit, and by
-//! Freivalds' check. Each says what it guarantees.
+//! Freivalds' check. Each says what it guarantees. Products of GGML blocks have a bound of their
+//! own.
 
+mod blocks;
 mod bound;
 mod explain;
 mod freivalds;
@@ -8,6 +10,7 @@ mod integers;
 mod models;
 mod sample;
 
+pub(crate) use blocks::BlockProduct;
 pub use models::{Hints, Model, arithmetics, models};
 
 use crate::case::Criterion;
@@ -43,6 +46,37 @@ pub(crate) struct Judged {
     pub(crate) impossible: Option<String>,
 }
 
+impl Judged {
+    /// An output without elements.
+    fn of_nothing() -> Self {
+        Self { bit_exact: true, guarantee: "there are no elements".to_owned(), ..Self::default() }
+    }
+}
+
+/// What a bound says, from what it says of each element.
+fn of_elements(judged: Vec<bound::Judged>, mut guarantee: String) -> Judged {
+    let unbounded = judged.iter().filter(|element| element.unbounded).count();
+    let ratios = judged.iter().filter_map(|element| element.ratio);
+    if unbounded > 0 {
+        guarantee += &format!("; {unbounded} whose sums may leave f32's range and are not bounded");
+    }
+    let mostly_unbounded = 2 * unbounded > judged.len();
+    Judged {
+        elements: judged.len() - unbounded,
+        bit_exact: judged.iter().all(|element| element.right == element.got),
+        max_error_over_bound: ratios.reduce(f64::max),
+        impossible: mostly_unbounded
+            .then(|| "most sums may leave the accumulator's range, and are not bounded".to_owned()),
+        wrong: judged
+            .into_iter()
+            .filter(|element| !element.ok)
+            .map(|element| Wrong { position: element.position, right: element.right, got: element.got })
+            .collect(),
+        explanation: None,
+        guarantee,
+    }
+}
+
 /// A product and what is known of who made it.
 pub(crate) struct Product<'a> {
     pub(crate) gemm: &'a Gemm,
@@ -56,17 +90,14 @@ impl Product<'_> {
     fn sample(&self) -> Sample {
         // The same positions for every backend, others for other inputs.
         let seed = self.inputs[0].codes().take(16).fold(hash("sample"), mix);
-        Sample::of(&Geometry::of(self.gemm, self.inputs), seed)
+        let Geometry { batch, m, n, k, .. } = Geometry::of(self.gemm, self.inputs);
+        Sample::of([batch, m, n, k], seed)
     }
 
     /// By a criterion of products.
     pub(crate) fn judge(&self, criterion: Criterion, actual: &Tensor) -> Judged {
         if actual.is_empty() {
-            return Judged {
-                bit_exact: true,
-                guarantee: "there are no elements".to_owned(),
-                ..Judged::default()
-            };
+            return Judged::of_nothing();
         }
         match criterion {
             Criterion::Freivalds => self.freivalds(actual),
@@ -81,27 +112,7 @@ impl Product<'_> {
         let judged = bound::judge(self.gemm, self.inputs, &sample, self.architecture, |position| {
             actual.code(position)
         });
-        let unbounded = judged.iter().filter(|element| element.unbounded).count();
-        let ratios = judged.iter().filter_map(|element| element.ratio);
-        let mut guarantee = sample.guarantee();
-        if unbounded > 0 {
-            guarantee += &format!("; {unbounded} whose sums may leave f32's range and are not bounded");
-        }
-        let mostly_unbounded = 2 * unbounded > judged.len();
-        Judged {
-            elements: judged.len() - unbounded,
-            bit_exact: judged.iter().all(|element| element.right == element.got),
-            max_error_over_bound: ratios.reduce(f64::max),
-            impossible: mostly_unbounded
-                .then(|| "most sums may leave the accumulator's range, and are not bounded".to_owned()),
-            wrong: judged
-                .into_iter()
-                .filter(|element| !element.ok)
-                .map(|element| Wrong { position: element.position, right: element.right, got: element.got })
-                .collect(),
-            explanation: None,
-            guarantee,
-        }
+        of_elements(judged, sample.guarantee())
     }
 
     /// By the declared models.

@@ -1,7 +1,6 @@
 //! Which elements of a large product are judged.
 
 use crate::seed::mix;
-use plumbline_reference::ops::gemm::Geometry;
 use std::collections::BTreeSet;
 
 /// Multiply-adds up to which every element is judged.
@@ -23,15 +22,16 @@ pub(super) struct Sample {
 impl Sample {
     /// All elements of a small product; else the corners, elements of first and last rows and
     /// columns and of rows and columns at the borders of tiles, and uniform draws.
-    pub(super) fn of(geometry: &Geometry, seed: u64) -> Self {
-        let (m, n) = (geometry.m, geometry.n);
-        let elements = geometry.batch * m * n;
-        if geometry.multiply_adds() <= WHOLE || elements <= SAMPLED {
+    pub(super) fn of([batch, m, n, k]: [usize; 4], seed: u64) -> Self {
+        let elements = batch * m * n;
+        if [batch, m, n, k].map(|extent| extent as u128).iter().product::<u128>() <= WHOLE
+            || elements <= SAMPLED
+        {
             return Self { positions: (0..elements).collect(), elements, drawn: elements };
         }
         let draw = |i: u64, extent: usize| (mix(seed, i) % extent as u64) as usize;
-        let mut positions: BTreeSet<usize> = (0..geometry.batch.min(64))
-            .map(|batch| if batch == 63 { geometry.batch - 1 } else { batch })
+        let mut positions: BTreeSet<usize> = (0..batch.min(64))
+            .map(|first| if first == 63 { batch - 1 } else { first })
             .flat_map(|batch| {
                 edges(m, n).into_iter().map(move |(row, column)| (batch * m + row) * n + column)
             })
@@ -84,22 +84,19 @@ fn edges(m: usize, n: usize) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::Sample;
-    use plumbline_reference::format::{F16, F32};
-    use plumbline_reference::ops::gemm::{Gemm, Geometry};
 
     #[test]
     fn a_small_product_is_judged_whole_and_a_large_one_at_its_edges() {
-        let geometry = |m, n, k| Geometry::of_shapes(&Gemm::new(F16, F16, F32), &[m, k], &[k, n]);
-        let small = Sample::of(&geometry(17, 40, 136), 1);
+        let small = Sample::of([1, 17, 40, 136], 1);
         assert_eq!(small.positions, (0..17 * 40).collect::<Vec<_>>());
         let (m, n) = (5000, 7000);
-        let large = Sample::of(&geometry(m, n, 100), 1);
+        let large = Sample::of([1, m, n, 100], 1);
         assert!((4000..4600).contains(&large.positions.len()));
         for corner in [0, n - 1, (m - 1) * n, m * n - 1, 127 * n, 128 * n, 4992 * n] {
             assert!(large.positions.binary_search(&corner).is_ok(), "{corner}");
         }
         assert!(large.positions.iter().all(|&position| position < m * n));
         assert!(large.guarantee().contains("0.17% of the elements"), "{}", large.guarantee());
-        assert_ne!(large.positions, Sample::of(&geometry(m, n, 100), 2).positions);
+        assert_ne!(large.positions, Sample::of([1, m, n, 100], 2).positions);
     }
 }

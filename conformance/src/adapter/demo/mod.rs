@@ -1,10 +1,12 @@
 //! Deliberately wrong backends, to show what a failure looks like and that the harness
 //! finds it and goes on.
 
+mod blocks;
 mod cast;
 mod cpu;
 mod product;
 
+use blocks::FaultyBlocks;
 pub use cast::cast_465_to_nan;
 use clap::ValueEnum;
 use cpu::Faulty;
@@ -65,6 +67,28 @@ pub enum DemoFault {
     RoundedBlocks,
     /// Products: takes the operands of the first of the batch for all
     FirstBatch,
+    /// Blocks: takes the high nibbles of Q4_0 and Q4_K for the low ones
+    NibblesSwapped,
+    /// Blocks: swaps the scales of neighbouring groups of Q6_K
+    GroupsSwapped,
+    /// Blocks: takes the fifth bits of Q5_K from the next group
+    FifthBit,
+    /// Blocks: leaves out the two high bits of scales of 6 bits
+    HighScaleBits,
+    /// Blocks: adds mins that are to be subtracted, and the other way round
+    MinSign,
+    /// Blocks: reads the first block of each row alone
+    FirstBlockOnly,
+    /// Blocks: takes the header of Q4_1 for 2 bytes shorter
+    ShortHeader,
+    /// Blocks: cuts off what is left of K after whole blocks, in place of an error
+    DepthCut,
+    /// Blocks: reads the sums that Q8_1 stores in f16
+    StoredSum,
+    /// Blocks: loses the sum of one lane
+    LaneLost,
+    /// Blocks: writes rows of several products at the wrong distance
+    RowStride,
 }
 
 impl DemoFault {
@@ -90,6 +114,25 @@ impl DemoFault {
                 | Self::FractionBits
                 | Self::RoundedBlocks
                 | Self::FirstBatch
+        )
+    }
+
+    /// Whether it is a fault of GGML blocks.
+    #[must_use]
+    pub const fn is_of_blocks(self) -> bool {
+        matches!(
+            self,
+            Self::NibblesSwapped
+                | Self::GroupsSwapped
+                | Self::FifthBit
+                | Self::HighScaleBits
+                | Self::MinSign
+                | Self::FirstBlockOnly
+                | Self::ShortHeader
+                | Self::DepthCut
+                | Self::StoredSum
+                | Self::LaneLost
+                | Self::RowStride
         )
     }
 
@@ -137,6 +180,7 @@ pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
     match fault {
         DemoFault::Cast465ToNan => Arc::new(cast_465_to_nan()),
         fault if fault.is_of_products() => Arc::new(FaultyProduct(fault)),
+        fault if fault.is_of_blocks() => Arc::new(FaultyBlocks(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }
