@@ -75,6 +75,13 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn load_signed(self, memory: &[u8]) -> __m256i {
+        let memory = memory[..N].as_ptr();
+        // SAFETY: `self` proves the feature; the slice holds the 8 bytes that are read.
+        unsafe { _mm256_cvtepi8_epi32(_mm_loadl_epi64(memory.cast())) }
+    }
+
+    #[inline(always)]
     fn store<const W: usize>(self, v: [__m256i; 4], memory: &mut Out, past: bool) {
         let memory = memory[..4 * N * W].as_mut_ptr().cast::<__m256i>();
         let past = past && memory.is_aligned();

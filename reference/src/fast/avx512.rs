@@ -75,6 +75,13 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn load_signed(self, memory: &[u8]) -> __m512i {
+        let memory = memory[..N].as_ptr();
+        // SAFETY: `self` proves the features; the slice holds the 16 bytes that are read.
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(memory.cast())) }
+    }
+
+    #[inline(always)]
     fn store<const W: usize>(self, v: [__m512i; 4], memory: &mut Out, past: bool) {
         let memory = memory[..4 * N * W].as_mut_ptr().cast::<__m512i>();
         let past = past && memory.is_aligned();

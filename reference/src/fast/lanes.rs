@@ -30,6 +30,8 @@ pub(super) trait Lanes: Copy + Debug {
     /// `N` little-endian numbers of `W` bytes (1, 2 or 4) from the start of
     /// `memory`.
     fn load<const W: usize>(self, memory: &[u8]) -> Self::V;
+    /// The first `N` bytes of memory as i8.
+    fn load_signed(self, memory: &[u8]) -> Self::V;
     /// Four registers of numbers that fit `W` bytes, to the start of `memory`: with `past`
     /// past the caches, where the instruction set can and the memory begins at a multiple of
     /// a register's bytes. [`Lanes::fence`] then makes it visible to other threads.

@@ -66,6 +66,12 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn load_signed(self, memory: &[u8]) -> V {
+        let memory = &memory[..N];
+        std::array::from_fn(|i| i32::from(memory[i] as i8) as u32)
+    }
+
+    #[inline(always)]
     fn store<const W: usize>(self, v: [V; 4], memory: &mut Out, _: bool) {
         for (v, memory) in v.into_iter().zip(memory[..4 * N * W].chunks_exact_mut(N * W)) {
             match W {

@@ -1,6 +1,6 @@
 //! The k-quants.
 
-use super::{BlockFormat, Format, half, load_signed, scaled, scales, splat, word};
+use super::{BlockFormat, Format, half, scaled, scales, splat, word};
 use crate::fast::lanes::{Lanes, Out};
 
 /// The byte at which a field begins.
@@ -153,7 +153,7 @@ impl Format for Q6K {
         let d = splat(l, half(block, at!(Q6K, "d"))?);
         let mut scales = [0; 16];
         for i in (0..16).step_by(L::N) {
-            let integers = load_signed(l, &block[at!(Q6K, "scales") + i..]);
+            let integers = l.load_signed(&block[at!(Q6K, "scales") + i..]);
             l.store_words(scaled(l, integers, d), &mut scales[i..]);
         }
         let (ql, qh) = (&block[at!(Q6K, "ql")..], &block[at!(Q6K, "qh")..]);
@@ -187,7 +187,7 @@ impl Format for Q8K {
         }
         let (d, qs) = (splat(l, d), &block[at!(Q8K, "qs")..]);
         for i in (0..256).step_by(L::N) {
-            l.write(scaled(l, load_signed(l, &qs[i..]), d), &mut y[4 * i..]);
+            l.write(scaled(l, l.load_signed(&qs[i..]), d), &mut y[4 * i..]);
         }
         Some(())
     }

@@ -1,6 +1,6 @@
 //! Blocks of 32 values with one factor each.
 
-use super::{BlockFormat, Format, half, load_signed, scaled, splat, word};
+use super::{BlockFormat, Format, half, scaled, splat, word};
 use crate::fast::lanes::{Lanes, Out};
 
 /// The numbers of 32 lanes.
@@ -90,7 +90,7 @@ macro_rules! bytes {
                 let d = splat(l, half(block, const { Self::FORMAT.layout().at("d") })?);
                 let qs = &block[const { Self::FORMAT.layout().at("qs") }..];
                 for i in (0..32).step_by(L::N) {
-                    l.write(scaled(l, load_signed(l, &qs[i..]), d), &mut y[4 * i..]);
+                    l.write(scaled(l, l.load_signed(&qs[i..]), d), &mut y[4 * i..]);
                 }
                 Some(())
             }

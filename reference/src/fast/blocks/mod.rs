@@ -194,9 +194,3 @@ fn scales<L: Lanes>(l: L, bytes: &[u8], offset: u32, factor: f32) -> [u32; 16] {
     }
     products
 }
-
-/// Bytes as i8.
-#[inline(always)]
-fn load_signed<L: Lanes>(l: L, bytes: &[u8]) -> L::V {
-    l.shr_signed(l.shl(l.load::<1>(bytes), 24), 24)
-}
