@@ -5,8 +5,9 @@ use super::strategy::Samples;
 use super::target::{Target, Targets};
 use crate::setup::Subject;
 use plumbline_reference::Cpu;
+use plumbline_reference::block::mx::MxFormat;
 use plumbline_reference::format::{E4M3FN, F32, Policy, Rounding};
-use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Granularity, Op, ScaleOp, ScaledCast};
+use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Granularity, MxQuantize, Op, ScaleOp, ScaledCast};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
@@ -151,4 +152,19 @@ fn a_sample_never_shrinks_to_nothing() {
     let sample = Sample { op: op.clone(), shape: vec![7, 9], codes: vec![vec![NAN; 63]] };
     let simplest = shrunk(sample, |_| true);
     assert_eq!(simplest, Sample { op, shape: vec![1], codes: vec![vec![0]] });
+}
+
+#[test]
+fn a_block_with_a_fault_is_left_alone() {
+    let op = Op::from(MxQuantize { packed: true, ..MxQuantize::new(F32, MxFormat::Nvfp4) });
+    let mut x = vec![0x4049_0fdb; 2 * 48];
+    x[50] = NAN;
+    let sample = Sample { op, shape: vec![2, 48], codes: vec![x, vec![0x3eaa_aaab]] };
+    let small = shrunk(sample, |sample| sample.codes[0].iter().any(|&code| is_nan(code)));
+    // The NaN's simplest bits, the third of its block, and a scale of 1 for the tensor.
+    assert_eq!(small.shape, [1, 16]);
+    assert_eq!(small.codes[1], [0x3f80_0000]);
+    let others = small.codes[0].iter().filter(|&&code| code != 0);
+    assert!(is_nan(small.codes[0][2]) && others.count() == 1);
+    assert_eq!(small.op, MxQuantize::new(F32, MxFormat::Nvfp4).into());
 }

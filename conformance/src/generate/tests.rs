@@ -1,8 +1,11 @@
 use super::*;
+use plumbline_reference::block::mx::MxFormat;
 use plumbline_reference::format::{
     ALL, BF16, E2M1, E4M3FN, E4M3FNUZ, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32,
 };
-use plumbline_reference::ops::{Cast, Decode, DeviceScaledCast, Granularity, ScaleOp, ScaledCast};
+use plumbline_reference::ops::{
+    Cast, Decode, DeviceScaledCast, Granularity, MxQuantize, ScaleOp, ScaledCast,
+};
 use plumbline_reference::{Path, TensorType};
 use std::collections::{HashMap, HashSet};
 
@@ -424,4 +427,63 @@ fn what_cannot_be_made_is_an_error_that_says_what_to_do() {
         Request { shape, others: &scale, ..request(&Class::ScaledEdges, F16, &rows) },
         "is f16, expected f32",
     );
+}
+
+/// The blocks that `mx_blocks` makes for a format.
+fn mx_blocks(from: Format, format: MxFormat, blocks: usize) -> Vec<Vec<u64>> {
+    let op = MxQuantize::new(from, format).into();
+    let shape = [blocks, format.layout().block];
+    let codes: Vec<_> = generate(&Request { shape: Some(&shape), ..request(&Class::MxBlocks, from, &op) })
+        .unwrap()
+        .codes()
+        .collect();
+    codes.chunks(shape[1]).map(<[u64]>::to_vec).collect()
+}
+
+#[test]
+fn mx_blocks_hold_thresholds_midpoints_and_needles() {
+    for format in MxFormat::ALL {
+        let element = format.layout().element;
+        let max = element.to_f64(element.max_finite());
+        let blocks = mx_blocks(F32, format, 4000);
+        let number = |code: u64| f64::from(f32::from_bits(code as u32));
+        let largest = |block: &[u64]| block.iter().map(|&code| number(code).abs()).fold(0.0, f64::max);
+        // A value by a power of two.
+        let times = |block: &[u64], value: f64| {
+            let ratio = largest(block) / value;
+            ratio > 0.0 && ratio.is_finite() && ratio.log2().fract() == 0.0
+        };
+        if !format.layout().tensor_scale {
+            assert!(blocks.iter().filter(|block| times(block, max)).count() > 100, "{format:?}");
+            let above = max * (1.0 + 2f64.powi(-23) / (max / 2f64.powi(element.max_exponent())));
+            assert!(blocks.iter().filter(|block| times(block, above)).count() > 10, "{format:?}");
+        }
+        let special = |at: usize| {
+            let is_special = |code: u64| code & 0x7f80_0000 == 0x7f80_0000;
+            blocks.iter().filter(move |block| {
+                is_special(block[at]) && block.iter().filter(|&&code| is_special(code)).count() == 1
+            })
+        };
+        let last = format.layout().block - 1;
+        assert!(special(0).count() > 10 && special(last).count() > 10, "{format:?}");
+        let all_subnormal = |block: &&Vec<u64>| block.iter().all(|code| code & 0x7f80_0000 == 0);
+        assert!(blocks.iter().filter(all_subnormal).count() > 100, "{format:?}");
+    }
+}
+
+#[test]
+fn mx_blocks_of_narrow_sources_have_scales_of_all_kinds() {
+    for from in [F16, BF16] {
+        let blocks = mx_blocks(from, MxFormat::Mxfp8E4m3, 2000);
+        let exponents: HashSet<_> = blocks.iter().flatten().map(|code| code >> from.fraction_bits).collect();
+        assert!(exponents.len() as u64 > from.code_count() as u64 >> from.fraction_bits >> 1, "{from}");
+    }
+}
+
+#[test]
+fn mx_blocks_are_for_the_elements_of_their_operation() {
+    let (cast, quantize) = (Cast::new(F32, E4M3FN).into(), MxQuantize::new(F16, MxFormat::Mxfp4).into());
+    refuses(request(&Class::MxBlocks, F32, &cast), "is for `mx_quantize`, not `cast`");
+    refuses(request(&Class::MxBlocks, F32, &quantize), "is for `x`, which is f16");
+    refuses(request(&Class::MxBlocks, F16, &quantize), "give the input a `shape`");
 }

@@ -3,8 +3,8 @@
 //! Of a row of K elements, each run of 16 or 32 is a block. Codes and scales are
 //! tensors of their own: codes `[..., K]`, scales `[..., K / block]`.
 //!
-//! Sources: OCP Microscaling Formats (MX) Specification 1.0 (5.2 concrete formats,
-//! 5.4.1 E8M0, 6.3 conversion) for those with a power of two as scale; NVIDIA's PTX
+//! Sources: OCP Microscaling Formats (MX) Specification 1.0 (5.4.1 E8M0,
+//! 6.3 conversion) for those with a power of two as scale; NVIDIA's PTX
 //! ISA and cuDNN's block scaling for NVFP4.
 
 use crate::format::{E2M1, E2M3, E3M2, E4M3FN, E5M2, E8M0, Format, Policy, Rounder, Rounding, UE4M3, Value};
@@ -122,7 +122,7 @@ pub enum ScaleRule {
     Ceil,
     /// `floor(log2(r)) - emax` with `r` the `a` rounded to nearest even at `f` fraction bits: the
     /// exponent of `floor`, and one more from `(2 - 2^-(f+1)) * 2^floor(log2(a))` on. torchao's
-    /// EVEN and AMD Quark's `even`, which add half an ulp to the bits of `a` (nearest away): the
+    /// EVEN and vLLM's MXFP4, which add half an ulp to the bits of `a` (nearest away): the
     /// one tie that carries into the next binade has an odd last bit, so it is the same.
     Even,
     /// `q = a * (1 / max)`, reciprocal and product each rounded to f32, then the least `e` with

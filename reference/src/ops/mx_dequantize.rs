@@ -14,8 +14,8 @@
 //! `tensor_scale` (f32, `[]` or `[1]`; NVFP4 alone). Output `[..., K]`. K that is no multiple of the
 //! block is an error.
 //!
-//! Sources: OCP MX 1.0, 5.1 and 5.2; the orders are those of NVIDIA's reference kernels
-//! (`scales_first`, as torchao) and of a scale applied to finished blocks.
+//! Sources: OCP MX 1.0, 5.4.1; `scales_first` is torchao's order, `codes_first` that of a tensor's
+//! scale applied to finished blocks, as in a product's alpha.
 
 use super::mx_quantize::{check_packed, check_tensor_scale, tensor_scale, with_last};
 use super::{Inputs, Operation, SignatureError};

@@ -24,8 +24,8 @@
 //! and `scales [..., K / block]`. K that is no multiple of the block is an error.
 //!
 //! Sources: OCP MX 1.0, 6.3, for the quotient, for elements beyond the largest value, which keep
-//! their sign and saturate, and for the rule `floor`; the format itself (5.2) lets a NaN scale make
-//! the block NaN, and leaves to the implementation what a conversion does with NaN and infinities. torchao
+//! their sign and saturate, and for the rule `floor`; a NaN scale
+//! makes the block NaN, and what a conversion does with NaN and infinities is left open there. torchao
 //! and microxcaling give such a block a NaN scale; NVIDIA's kernels for NVFP4 give a block whose
 //! scale is 0 the factor 0.
 
