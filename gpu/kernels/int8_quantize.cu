@@ -18,7 +18,7 @@ __device__ __forceinline__ int to_int8(float x, Int8Rounding rounding)
     return towards_zero + int(rest >= 0.5f) - int(rest <= -0.5f);
 }
 
-__device__ __forceinline__ u16 to_f16(float x) { return convert<F32, F16>(result_bits(x), IEEE, 0); }
+__device__ __forceinline__ u16 to_f16(float x) { return convert_ieee<F32, F16>(result_bits(x)); }
 
 template <class Word>
 __device__ __forceinline__ void store(u8 *to, Word word)

@@ -47,7 +47,7 @@ fn block(values: usize, random: &mut Random) -> Vec<u64> {
             0 => f32::from_bits(word as u32),
             // Numbers of one size, and of any.
             1 | 2 => signed * scale,
-            3 => f32::from_bits((word as u32 & 0x807f_ffff) | (word >> 32) as u32 % 254 << 23),
+            3 => f32::from_bits((word as u32 & 0x807f_ffff) | ((word >> 32) as u32 % 254) << 23),
             // Halves of a 127th, and their neighbours.
             4 | 5 => {
                 let half = ((word >> 32) % 255) as f32 / 2.0;

@@ -3,10 +3,12 @@
 use crate::noise::noise;
 use plumbline_reference::accumulate::{Accumulation, Block, Instruction};
 use plumbline_reference::block::mx::{self, MxFormat};
+use plumbline_reference::block::{BlockFormat, Int8Format};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32};
 use plumbline_reference::ops::{
-    Absmax, Bits32, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Gemm, GemmScale, Mma, MxDequantize,
-    MxQuantize, Op, ScaleOp, ScaledCast, ScaledDecode,
+    Absmax, Activations, BatchedGemv, Bits32, BlockConversion, Cast, Classify, Decode, Dequantize,
+    DeviceScaledCast, FormatInfo, Gemm, GemmScale, Gemv, Int8Quantize, Mma, MxDequantize, MxQuantize, Op,
+    Quantize, ScaleOp, ScaledCast, ScaledDecode,
 };
 use plumbline_reference::{DType, Path, Tensor, TensorType};
 
@@ -105,8 +107,37 @@ fn product_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
             let scale = layout.tensor_scale.then(|| TensorType::new(F32, []));
             Some([codes, scales].into_iter().chain(scale).collect())
         }
+        Op::Quantize(op) => Some(vec![TensorType::new(F32, whole(op.to, shape))]),
+        Op::Int8Quantize(op) => Some(vec![TensorType::new(F32, whole(op.to.blocks(), shape))]),
+        Op::Dequantize(op) => Some(vec![TensorType::new(DType::U8, in_bytes(op.from, shape))]),
+        Op::Gemv(op) => {
+            let k = shape[shape.len() - 1];
+            let x = whole(op.weights, &[k]);
+            let w = in_bytes(op.weights, &[3, k]);
+            Some(vec![TensorType::new(DType::U8, w), TensorType::new(F32, x)])
+        }
+        Op::BatchedGemv(op) => {
+            let k = shape[shape.len() - 1];
+            let x = whole(op.weights, &[2, k]);
+            let w = in_bytes(op.weights, &[3, k]);
+            Some(vec![TensorType::new(DType::U8, w), TensorType::new(F32, x)])
+        }
         _ => None,
     }
+}
+
+/// That shape with its last extent rounded up to whole blocks.
+fn whole(format: BlockFormat, shape: &[usize]) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    shape.last_mut().map(|k| *k = k.next_multiple_of(format.values())).unwrap();
+    shape
+}
+
+/// The shape of the blocks of so many values.
+fn in_bytes(format: BlockFormat, shape: &[usize]) -> Vec<usize> {
+    let mut shape = whole(format, shape);
+    shape.last_mut().map(|k| *k /= format.values()).unwrap();
+    [shape, vec![format.bytes()]].concat()
 }
 
 /// That shape with its last extent, in units of `per` elements, as many whole blocks as hold it.
@@ -149,6 +180,17 @@ pub(crate) fn samples() -> Vec<Sample> {
         ),
         Sample::product(MxDequantize { packed: true, ..MxDequantize::new(MxFormat::Nvfp4, F16) }),
         Sample::product(MxDequantize::new(MxFormat::Mxfp6E3m2, F32)),
+        Sample::product(Dequantize { from: BlockFormat::Q5K, to: F16, conversion: BlockConversion::Direct }),
+        Sample::product(Gemv::new(BlockFormat::Q4K, Activations::F32)),
+        Sample::product(BatchedGemv {
+            weights: BlockFormat::Q6K,
+            activations: Activations::F32,
+            accumulate: None,
+        }),
+        Sample::product(Quantize { to: BlockFormat::Q3K }),
+        Sample::product(Quantize { to: BlockFormat::Q4_1 }),
+        Sample::product(Int8Quantize { to: Int8Format::Q8_1, rounding: None }),
+        Sample::product(Int8Quantize { to: Int8Format::Q8K, rounding: None }),
         Sample::product(Mma { instruction: Instruction::MmaF16F32 }),
         Sample::product(Mma { instruction: Instruction::WgmmaE4m3F16 }),
         Sample::product(exact),
