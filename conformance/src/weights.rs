@@ -120,6 +120,8 @@ const fn rows_of_case(profile: Profile) -> usize {
 /// Decoding and products of every tensor of blocks.
 pub(crate) fn cases(path: &Path, profile: Profile) -> Result<Weights, WeightsError> {
     let model = Model::open(path)?;
+    // What a case names is looked for beside its file.
+    let path = &std::path::absolute(path).map_err(|error| WeightsError::Open(error.to_string()))?;
     let mut recordings = Recordings::default();
     let mut weights = Weights { cases: Vec::new(), left_out: BTreeMap::new() };
     for tensor in model.tensors() {
@@ -146,7 +148,7 @@ pub(crate) fn cases(path: &Path, profile: Profile) -> Result<Weights, WeightsErr
                 let spec = json!({ "name": name, "op": op, "inputs": inputs, "profile": profile });
                 let spec =
                     serde_json::from_value(spec).map_err(|error| WeightsError::Open(error.to_string()))?;
-                let place = Place { file: path.into(), text: "".into(), path: Vec::new() };
+                let place = Place { file: path.as_path().into(), text: "".into(), path: Vec::new() };
                 weights.cases.push(Case::new(name, spec, place, 0, &mut recordings)?);
             }
         }

@@ -7,7 +7,15 @@
 
 __device__ __forceinline__ u32 load16(const u8 *p) { return p[0] | u32(p[1]) << 8; }
 __device__ __forceinline__ u32 load32(const u8 *p) { return load16(p) | load16(p + 2) << 16; }
-__device__ __forceinline__ float half_at(const u8 *p) { return to_f32<F16>(u16(load16(p))); }
+
+// The f32 of an f16; NaNs are of any payload.
+__device__ __forceinline__ float half_value(u32 code)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(u16(code)));
+    return value;
+}
+__device__ __forceinline__ float half_at(const u8 *p) { return half_value(load16(p)); }
 
 // The low nibbles of 16 bytes are values 0 to 15, the high ones 16 to 31.
 __device__ __forceinline__ int nibble16(const u8 *qs, int j) { return qs[j % 16] >> (j / 16 * 4) & 15; }

@@ -169,7 +169,7 @@ __device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y,
         own[quad] = {};
         if (run >= runs) continue;
         const u32 *block = reinterpret_cast<const u32 *>(x + run * Q8_1::BYTES);
-        own[quad].d8 = to_f32<F16>(u16(block[0]));
+        own[quad].d8 = half_value(block[0]);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             own[quad].q8[i] = block[1 + i];
@@ -214,7 +214,7 @@ __device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y,
             const u32 mins = ((is_low ? header.z : header.w >> 4) & low) | (header.z >> 2 & high);
             const float isum = small_integer(int(__byte_perm(scales, 0, pick)) * products);
             const float imin = small_integer(int(__byte_perm(mins, 0, pick)) * run.total);
-            const float d = to_f32<F16>(u16(header.x)), m = -to_f32<F16>(u16(header.x >> 16));
+            const float d = half_value(header.x), m = -half_value(header.x >> 16);
             sum = __fmaf_rn(__fmul_rn(run.d8, d), isum, sum);
             sum = __fmaf_rn(__fmul_rn(run.d8, m), imin, sum);
         }

@@ -241,3 +241,17 @@ fn what_does_not_fit_is_refused() {
         "batched_gemv: input `x` has shape [17, 32], expected at most 16 vectors, and not 17; more are for gemm"
     );
 }
+
+#[test]
+fn reports_show_the_first_block_of_a_row_and_of_a_vector() {
+    let (w, k) = (blocks(BlockFormat::Q4_0, &[5, 4], 5), 128);
+    for (kind, bytes) in [(Activations::F32, 4), (Activations::Q8_0, 34)] {
+        let x = activations(kind, &[3], k, 6);
+        let op: Op = BatchedGemv { weights: BlockFormat::Q4_0, activations: kind, accumulate: None }.into();
+        let row = x.len() / 3;
+        let sources = op.sources(&[w.clone(), x], 0, 2 * 5 + 4);
+        let expected =
+            (4 * 72..4 * 72 + 18).map(|i| (0, i)).chain((2 * row..2 * row + bytes).map(|i| (1, i)));
+        assert_eq!(sources, expected.collect::<Vec<_>>());
+    }
+}
