@@ -136,18 +136,23 @@ struct Run {
     int total;
 };
 
+constexpr int WARPS = 4, RING = 2, QUAD = 4 * Q4_K::BYTES;
+
 template <int Quads>
-__device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y, u64 rows, u64 k)
+using Rings = u8[WARPS][RING][Quads * QUAD];
+
+// Whole: there are exactly as many values.
+template <int Quads, bool Whole>
+__device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y, u32 rows, u32 k, Rings<Quads> &rings)
 {
-    constexpr int WARPS = 4, RING = 3, QUAD = 4 * Q4_K::BYTES;
-    __shared__ alignas(16) u8 rings[WARPS][RING][Quads * QUAD];
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    const u32 runs = u32(k / RUN), row_bytes = u32(k / Q4_K::VALUES) * Q4_K::BYTES;
-    const u64 step = u64(gridDim.x) * WARPS;
-    u64 next = u64(blockIdx.x) * WARPS + warp;
+    const u32 runs = Whole ? Quads * LANES : k / RUN;
+    const u32 row_bytes = Whole ? Quads * QUAD : k / Q4_K::VALUES * Q4_K::BYTES;
+    const u32 step = gridDim.x * WARPS;
+    u32 next = blockIdx.x * WARPS + warp;
     const auto fetch = [&](int slot) {
         if (next < rows) {
-            const u8 *row = w + next * row_bytes;
+            const u8 *row = w + u64(next) * row_bytes;
             const u32 to = u32(__cvta_generic_to_shared(rings[warp][slot]));
 #pragma unroll
             for (u32 at = 0; at < Quads * QUAD; at += 16 * LANES) {
@@ -158,7 +163,7 @@ __device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y,
         }
         end_of_copies();
     };
-    u64 n = next;
+    u32 n = next;
 #pragma unroll
     for (int i = 0; i < RING - 1; i++) fetch(i);
 
@@ -228,7 +233,9 @@ __device__ __forceinline__ void rows_in_turn(const u8 *w, const u8 *x, float *y,
     extern "C" __global__ void __launch_bounds__(128) wide_##quads(const u8 *w, const u8 *x, float *y, u64 rows, \
                                                                    u64, u64 k)                                 \
     {                                                                                                          \
-        rows_in_turn<quads>(w, x, y, rows, k);                                                                 \
+        __shared__ alignas(16) Rings<quads> rings;                                                             \
+        if (k == quads * 4 * Q4_K::VALUES) rows_in_turn<quads, true>(w, x, y, u32(rows), u32(k), rings);       \
+        else rows_in_turn<quads, false>(w, x, y, u32(rows), u32(k), rings);                                    \
     }
 IN_TURN(1)
 IN_TURN(2)

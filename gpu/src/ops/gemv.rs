@@ -16,12 +16,11 @@ pub(super) const WARP: &str = "warp";
 
 /// Threads of a block.
 const THREADS: u32 = 128;
-/// Values of a row that a warp multiplies at once where accesses are wide, a block of them for each
-/// lane, and how many times it may do so.
+/// The kernels with wide accesses, each for rows of so many times as many values.
 const WIDE: [&str; 4] = ["wide_1", "wide_2", "wide_3", "wide_4"];
 const WIDE_VALUES: u64 = 1024;
-/// Blocks of the wide kernels: four on each of an H200's multiprocessors.
-const WIDE_BLOCKS: u64 = 4 * 132;
+/// Blocks of the wide kernels: five on each of an H200's multiprocessors.
+const WIDE_BLOCKS: u64 = 5 * 132;
 /// Blocks at once; further rows follow in the same ones.
 const MOST_BLOCKS: u64 = 1 << 20;
 
