@@ -20,12 +20,11 @@ pub(crate) fn refused(
     let backend = &*subject.backend;
     let run = || backend.run(op, variant, inputs).map(|_| Wrote::Something);
     let launch = || launched(subject, op, variant, inputs, refusal);
-    let calls: [(&str, &dyn Fn() -> Result<Wrote, BackendError>); 2] = [("run", &run), ("launch", &launch)];
+    let calls: [(&str, &Call<'_>); 2] = [("run", &run), ("launch", &launch)];
     for (name, call) in calls.into_iter().take(if backend.stepwise() { 2 } else { 1 }) {
         let failed = |outcome, why: String| Attempt::without_outputs(outcome, format!("{name}: {why}"));
         match catch_unwind(AssertUnwindSafe(call)) {
-            Ok(Err(BackendError::Signature(_))) => (),
-            Ok(Ok(Wrote::Nothing)) => (),
+            Ok(Err(BackendError::Signature(_)) | Ok(Wrote::Nothing)) => (),
             Ok(Ok(Wrote::Something)) => {
                 let why = format!("computes from inputs that do not fit: {}", refusal.because);
                 return failed(Outcome::Fail, why);
@@ -43,6 +42,9 @@ pub(crate) fn refused(
     }
     Attempt { message: None, ..Attempt::without_outputs(Outcome::Pass, String::new()) }
 }
+
+/// A call, to be made.
+type Call<'a> = dyn Fn() -> Result<Wrote, BackendError> + 'a;
 
 /// What a call did to the outputs.
 enum Wrote {
