@@ -205,6 +205,7 @@ impl Trial {
             about: self.case.spec.about.clone(),
             op: self.case.spec.op.clone(),
             oracle: self.case.oracle(),
+            refusal: self.case.spec.refused.is_some(),
             backend: self.subject.backend.name().to_owned(),
             variant: self.variant.clone(),
             device: self.subject.backend.device().name,

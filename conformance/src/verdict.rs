@@ -72,6 +72,9 @@ pub struct Verdict {
     /// Who computed the right outputs; left out where the case holds them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oracle: Option<Against>,
+    /// The inputs do not fit, and an error is right: there is nothing to compare.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refusal: bool,
     /// Name of the backend.
     pub backend: String,
     /// Its variant.

@@ -16,6 +16,8 @@ pub struct Coverage {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Elements compared.
     pub elements: usize,
+    /// Calls whose inputs did not fit and were rightly refused.
+    pub refusals: usize,
     /// Seconds.
     pub seconds: f64,
     /// Trials by backend with variant, then by operation.
@@ -36,6 +38,7 @@ impl Coverage {
         for verdict in verdicts {
             *coverage.outcomes.entry(verdict.outcome).or_default() += 1;
             coverage.elements += verdict.elements;
+            coverage.refusals += usize::from(verdict.refusal && verdict.outcome == Outcome::Pass);
             let backend = format!("{}/{}", verdict.backend, verdict.variant);
             *coverage.trials.entry(backend).or_default().entry(verdict.op.name().to_owned()).or_default() +=
                 1;
@@ -69,7 +72,7 @@ impl Coverage {
     /// Whether anything was judged at all.
     #[must_use]
     pub fn is_vacuous(&self) -> bool {
-        self.elements == 0 && self.exit_code() == 0
+        self.elements + self.refusals == 0 && self.exit_code() == 0
     }
 }
 
@@ -113,7 +116,12 @@ fn alone(verdicts: &[Verdict]) -> BTreeMap<&'static str, usize> {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trials: usize = self.outcomes.values().sum();
-        writeln!(f, "covered: {trials} trials, {} elements in {:.1} s", self.elements, self.seconds)?;
+        let refusals = match self.refusals {
+            0 => String::new(),
+            refusals => format!(", {refusals} refusals"),
+        };
+        let Self { elements, seconds, .. } = self;
+        writeln!(f, "covered: {trials} trials, {elements} elements{refusals} in {seconds:.1} s")?;
         for (backend, operations) in &self.trials {
             let operations: Vec<_> = operations.iter().map(|(op, count)| format!("{op} {count}")).collect();
             writeln!(f, "  {backend:<18} {}", operations.join(", "))?;

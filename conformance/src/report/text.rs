@@ -2,6 +2,7 @@
 
 use crate::judge::{Element, OutputVerdict};
 use crate::verdict::{Outcome, Verdict};
+use plumbline_reference::DType;
 use plumbline_reference::ops::Op;
 use serde_json::Value;
 use std::fmt::Write;
@@ -105,12 +106,24 @@ fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &
     }
 }
 
+/// Bytes of a line.
+const BYTES: usize = 32;
+
 fn element(label: &str, element: &Element, line: &mut impl FnMut(&str, &str)) {
     let coordinates =
         if element.coordinates.len() > 1 { format!(" {:?}", element.coordinates) } else { String::new() };
     line(label, &format!("element {}{coordinates}: {}", element.index, element.fault));
-    for input in &element.inputs {
-        line("", &format!("{:<12} {}", input.name, input.value));
+    for inputs in element.inputs.chunk_by(|a, b| [a, b].iter().all(|input| input.dtype == DType::U8)) {
+        match inputs {
+            [input] => line("", &format!("{:<12} {}", input.name, input.value)),
+            // Of blocks, so many that they are written as bytes.
+            bytes => {
+                for bytes in bytes.chunks(BYTES) {
+                    let hex: Vec<_> = bytes.iter().map(|byte| byte.bits.trim_start_matches("0x")).collect();
+                    line("", &format!("{:<12} {}", bytes[0].name, hex.join(" ")));
+                }
+            }
+        }
     }
     line("", &format!("{:<12} {}", "expected", element.expected.value));
     line("", &format!("{:<12} {}", "actual", element.actual.value));

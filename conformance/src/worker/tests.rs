@@ -63,6 +63,7 @@ fn verdict(outputs: Vec<OutputVerdict>) -> Verdict {
         about: Some("\"quotes\", \u{e9} and\nlines".to_owned()),
         op: Cast::new(F32, E4M3FN).into(),
         oracle: Some(crate::case::Against::Definition),
+        refusal: true,
         backend: "b".to_owned(),
         variant: "v".to_owned(),
         device: "d".to_owned(),

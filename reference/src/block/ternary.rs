@@ -7,7 +7,7 @@ use super::{Block, Unpacked};
 /// the byte is `ceil(256 * t / 243)` for the digits' number t.
 fn digit(byte: u8, n: u32) -> i16 {
     let fraction = byte.wrapping_mul(3u8.pow(n));
-    (u16::from(fraction) * 3 >> 8) as i16
+    ((u16::from(fraction) * 3) >> 8) as i16
 }
 
 /// Bytes 0 to 31 of `qs` hold values 0 to 159, digit n of byte i value 32 n + i; bytes 32 to 47

@@ -38,7 +38,7 @@ use super::{Inputs, Operation, SignatureError};
 use crate::accumulate::{Accumulation, Operand, Reduce, Split, Sum};
 use crate::block::{BlockFormat, Unpacked};
 use crate::format::{F32, Policy, Value};
-use crate::{Exact, Path, Tensor, TensorError, TensorType};
+use crate::{DType, Exact, Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -319,9 +319,16 @@ impl Operation for Gemv {
     }
 }
 
-/// Elements of a row of weights and of a vector.
+/// Elements of a row of weights and of a vector: their first block, or four numbers, stand for all.
 pub(super) fn sources(inputs: &[Tensor], m: usize, vectors: usize, n: usize) -> Vec<(usize, usize)> {
-    let (w, x) = (inputs[0].len() / inputs[0].shape()[0], inputs[1].len() / vectors);
-    let row = (n * w..(n + 1) * w).map(|i| (0, i));
-    row.chain((m * x..(m + 1) * x).map(|i| (1, i))).collect()
+    let rows = [(0, n, inputs[0].shape()[0]), (1, m, vectors)];
+    let first = |(i, row, rows): (usize, usize, usize)| {
+        let (tensor, len) = (&inputs[i], inputs[i].len() / rows);
+        let count = match tensor.shape() {
+            [.., bytes] if tensor.dtype() == DType::U8 => *bytes,
+            _ => 4,
+        };
+        (row * len..row * len + len.min(count)).map(move |at| (i, at))
+    };
+    rows.into_iter().flat_map(first).collect()
 }

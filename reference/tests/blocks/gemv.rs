@@ -121,7 +121,7 @@ fn the_order_of_integer_products() {
     let op: Op = Gemv { accumulate: Some(warp_order(weights, kind)), ..Gemv::new(weights, kind) }.into();
     let got = f32s(&op, &[w.clone(), x.clone()]);
     let half = |bytes: &[u8]| F16.to_f64(u64::from(u16::from_le_bytes([bytes[0], bytes[1]]))) as f32;
-    for n in 0..2 {
+    for (n, got) in got.iter().enumerate() {
         let terms = (0..k / 32).flat_map(|run| {
             let block = &w.bytes()[(n * 9 + run / 8) * 144..][..144];
             let x = &x.bytes()[run * 36..][..36];
@@ -139,7 +139,7 @@ fn the_order_of_integer_products() {
             let pair = [(d8 * half(block), isum as f32), (d8 * -half(&block[2..]), imin as f32)];
             pair.map(|(factor, integer)| (run % 32, factor, integer))
         });
-        assert_eq!(got[n].to_bits(), warp(terms).to_bits());
+        assert_eq!(got.to_bits(), warp(terms).to_bits());
     }
 }
 
@@ -240,4 +240,18 @@ fn what_does_not_fit_is_refused() {
         error(batched, &[4, 1, 34], TensorType::new(F32, [17, 32])),
         "batched_gemv: input `x` has shape [17, 32], expected at most 16 vectors, and not 17; more are for gemm"
     );
+}
+
+#[test]
+fn reports_show_the_first_block_of_a_row_and_of_a_vector() {
+    let (w, k) = (blocks(BlockFormat::Q4_0, &[5, 4], 5), 128);
+    for (kind, bytes) in [(Activations::F32, 4), (Activations::Q8_0, 34)] {
+        let x = activations(kind, &[3], k, 6);
+        let op: Op = BatchedGemv { weights: BlockFormat::Q4_0, activations: kind, accumulate: None }.into();
+        let row = x.len() / 3;
+        let sources = op.sources(&[w.clone(), x], 0, 2 * 5 + 4);
+        let expected =
+            (4 * 72..4 * 72 + 18).map(|i| (0, i)).chain((2 * row..2 * row + bytes).map(|i| (1, i)));
+        assert_eq!(sources, expected.collect::<Vec<_>>());
+    }
 }
