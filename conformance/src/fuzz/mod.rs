@@ -4,11 +4,13 @@
 //! - `operation`, `shape`, `bits`: strategies, one concern each; `strategy` puts a
 //!   [`Sample`] together from them.
 //! - `product`: the same for matrix products, whose inputs have extents in common.
+//! - `blocks`: the same for operations on GGML blocks.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
 
 mod bits;
+mod blocks;
 mod operation;
 mod product;
 mod regression;

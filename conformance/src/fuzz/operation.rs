@@ -1,5 +1,6 @@
 //! Strategies over the parameters of operations.
 
+use super::blocks::{any_batched_gemv, any_gemv, dequantizes, simple_batched_gemvs, simple_gemvs};
 use super::product::{any_gemm, instructions, simple_gemms};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy};
 use plumbline_reference::ops::{
@@ -22,7 +23,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 10] = [
+pub(super) const KINDS: [Kind; 13] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -33,6 +34,9 @@ pub(super) const KINDS: [Kind; 10] = [
     Kind { name: "scaled_decode", any: any_scaled_decode, simple: simple_scaled_decodes },
     Kind { name: "mma", any: || select(instructions()).boxed(), simple: instructions },
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
+    Kind { name: "dequantize", any: || select(dequantizes()).boxed(), simple: dequantizes },
+    Kind { name: "gemv", any: any_gemv, simple: simple_gemvs },
+    Kind { name: "batched_gemv", any: any_batched_gemv, simple: simple_batched_gemvs },
 ];
 
 const SCALE_OPS: [ScaleOp; 3] = [ScaleOp::Multiply, ScaleOp::Divide, ScaleOp::Reciprocal];

@@ -140,7 +140,7 @@ fn operation(sample: &Sample) -> Result<String, RegressionError> {
 fn name(sample: &Sample, op: &str, inputs: &[Tensor]) -> String {
     let written = serde_json::to_value(&sample.op).unwrap_or_default();
     let fields = &written[sample.op.name()];
-    let formats = ["from", "to", "format", "instruction", "a", "b", "out"]
+    let formats = ["from", "to", "format", "instruction", "a", "b", "out", "weights", "activations"]
         .into_iter()
         .filter_map(|field| fields[field].as_str());
     let mut call = op.to_owned();

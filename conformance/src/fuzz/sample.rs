@@ -1,6 +1,6 @@
 //! One call: an operation and its inputs.
 
-use super::product;
+use super::{blocks, product};
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -13,7 +13,7 @@ pub struct Sample {
     /// The operation.
     pub op: Op,
     /// Shape of the first input; of a product its extents: M, N and K with a batch in front,
-    /// or how many tiles.
+    /// or how many tiles; of blocks how many rows and blocks.
     pub shape: Vec<usize>,
     /// The codes of each input.
     pub codes: Vec<Vec<u64>>,
@@ -58,7 +58,7 @@ impl Parts {
             Op::ScaledDecode(op) => {
                 Self { from: Some(op.from), granularity: op.granularity, scaled: true, ..none }
             }
-            // `format_info` has no inputs; those of products are in `product`.
+            // `format_info` has no inputs; those of products are in `product`, of blocks in `blocks`.
             _ => none,
         }
     }
@@ -123,6 +123,9 @@ impl Sample {
 pub(super) fn types(op: &Op, shape: &[usize]) -> Vec<TensorType> {
     if let Some(inputs) = product::inputs(op) {
         return inputs.iter().map(|input| input.ty(shape)).collect();
+    }
+    if let Some(types) = blocks::types(op, shape) {
+        return types;
     }
     let parts = Parts::of(op);
     let x = parts.from.map(|from| TensorType::new(from, shape));

@@ -1,9 +1,9 @@
 //! Shrinking: fewer elements, then default parameters, then fewer bits set, over and
 //! over until nothing simpler is left to try.
 
-use super::product;
 use super::sample::{Parts, Sample, types};
 use super::target::Scope;
+use super::{blocks, product};
 use plumbline_reference::DType;
 use plumbline_reference::ops::{Granularity, Op};
 use proptest::strategy::ValueTree;
@@ -54,7 +54,7 @@ enum Edit {
     Flatten,
     /// A parameter at its default.
     Parameter(String),
-    /// A product without some of its rows, columns, depth, batch or tiles.
+    /// A product or blocks without some rows, columns, depth, batch or tiles.
     DropSlices { dimension: usize, from: usize, count: usize },
     /// A product in a simpler order of accumulation, the n-th of those there are.
     Accumulation(usize),
@@ -121,7 +121,7 @@ impl ValueTree for Shrinking<'_> {
 
 fn edits(sample: &Sample) -> Vec<Edit> {
     let mut edits = Vec::new();
-    if product::inputs(&sample.op).is_some() {
+    if product::inputs(&sample.op).is_some() || blocks::is_of_blocks(&sample.op) {
         for (dimension, &extent) in sample.shape.iter().enumerate() {
             edits.extend(chunks(extent).map(|(from, count)| Edit::DropSlices { dimension, from, count }));
         }
@@ -134,7 +134,7 @@ fn edits(sample: &Sample) -> Vec<Edit> {
     }
     edits.push(Edit::Flatten);
     edits.extend(parameters(&sample.op).into_iter().map(Edit::Parameter));
-    edits.extend((0..product::simpler(&sample.op).len()).map(Edit::Accumulation));
+    edits.extend((0..simpler(&sample.op).len()).map(Edit::Accumulation));
     for (input, (ty, codes)) in types(&sample.op, &sample.shape).iter().zip(&sample.codes).enumerate() {
         let sign = match ty.dtype {
             DType::Float(format) => format.sign_bit(),
@@ -148,6 +148,11 @@ fn edits(sample: &Sample) -> Vec<Edit> {
         }
     }
     edits
+}
+
+/// The operation in simpler orders of accumulation.
+fn simpler(op: &Op) -> Vec<Op> {
+    [product::simpler(op), blocks::simpler(op)].concat()
 }
 
 /// The simplest element of an input: 1 for scales, otherwise 0.
@@ -201,10 +206,14 @@ impl Edit {
             Self::Flatten => keep(sample, |_, _| true),
             Self::Parameter(ref name) => with_op(sample, at_default(&sample.op, name)?),
             Self::DropSlices { dimension, from, count } => {
-                product::keep(sample, dimension, |i| !(from..from + count).contains(&i))
+                let keeps = |i| !(from..from + count).contains(&i);
+                if blocks::is_of_blocks(&sample.op) {
+                    return blocks::keep(sample, dimension, keeps);
+                }
+                product::keep(sample, dimension, keeps)
             }
             Self::Accumulation(i) => {
-                let op = product::simpler(&sample.op).into_iter().nth(i)?;
+                let op = simpler(&sample.op).into_iter().nth(i)?;
                 Some(Sample { op, ..sample.clone() })
             }
             Self::Simplest { input, from, count } => {
@@ -231,6 +240,9 @@ fn with_op(sample: &Sample, op: Op) -> Option<Sample> {
     if product::inputs(&op).is_some() {
         return product::with_op(sample, op);
     }
+    if blocks::is_of_blocks(&op) {
+        return blocks::with_op(sample, op);
+    }
     let count = types(&op, &sample.shape).len();
     Some(Sample { op, shape: sample.shape.clone(), codes: sample.codes.get(..count)?.to_vec() })
 }
@@ -240,6 +252,9 @@ fn with_op(sample: &Sample, op: Op) -> Option<Sample> {
 fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample> {
     if product::inputs(&sample.op).is_some() {
         return product::flat(sample);
+    }
+    if blocks::is_of_blocks(&sample.op) {
+        return None;
     }
     let parts = Parts::of(&sample.op);
     let groups = parts.groups(&sample.shape);

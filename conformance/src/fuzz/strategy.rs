@@ -1,6 +1,7 @@
 //! The strategy over whole samples: parameters, then a shape, then bits.
 
 use super::bits::{Pool, Random, rounding_word, scale};
+use super::blocks;
 use super::operation::Kind;
 use super::product;
 use super::sample::{Parts, Sample};
@@ -58,6 +59,10 @@ impl<'a> Samples<'a> {
     fn fill(&self, op: Op, shape: Vec<usize>, pattern: Pattern, seed: u64) -> Sample {
         if product::inputs(&op).is_some() {
             let codes = product::fill(&op, &shape, seed);
+            return Sample { op, shape, codes };
+        }
+        if blocks::is_of_blocks(&op) {
+            let codes = blocks::fill(&op, &shape, seed);
             return Sample { op, shape, codes };
         }
         let parts = Parts::of(&op);
@@ -147,6 +152,7 @@ impl<'a> Strategy for Samples<'a> {
         let op = self.operation(runner)?;
         let shapes = match product::inputs(&op) {
             Some(_) => product::shapes(&op),
+            None if blocks::is_of_blocks(&op) => blocks::shapes(&op),
             None => shapes(Parts::of(&op).granularity),
         };
         let shape = shapes.new_tree(runner)?.current();

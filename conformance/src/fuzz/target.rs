@@ -1,5 +1,6 @@
 //! What is fuzzed: a variant of a backend at one operation.
 
+use super::blocks;
 use super::operation::{KINDS, Kind};
 use super::product;
 use super::sample::Sample;
@@ -37,7 +38,7 @@ impl Scope {
 /// Whether the definition's bits are the only right ones. What else an exact product may give
 /// is judged by a bound, which says nothing of most random bits.
 fn has_one_result(subject: &Subject, op: &Op) -> bool {
-    subject.oracle.is_some() || !product::is_exact(op)
+    subject.oracle.is_some() || !(product::is_exact(op) || blocks::is_exact(op))
 }
 
 /// A variant of a backend at one operation.

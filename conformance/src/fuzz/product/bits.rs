@@ -55,15 +55,15 @@ pub(in crate::fuzz) fn fill(op: &Op, shape: &[usize], seed: u64) -> Vec<Vec<u64>
             return (0..count).map(|_| if is_one { 0x3f80_0000 } else { scale(&mut random, None) }).collect();
         }
         let like = if random.below(4) == 0 { like(&mut random) } else { usual };
-        (0..count)
-            .map(|_| match random.below(32) {
-                0 if specials => special(input.format, &mut random),
-                1..=4 if zeros => 0,
-                _ => like.element(input.format, &mut random),
-            })
-            .collect()
+        like.elements(input.format, count, [specials, zeros], &mut random)
     });
     codes.collect()
+}
+
+/// Numbers that are alike.
+pub(in crate::fuzz) fn numbers(format: Format, count: usize, random: &mut Random) -> Vec<u64> {
+    let (like, specials, zeros) = (like(random), random.below(4) == 0, random.below(4) == 0);
+    like.elements(format, count, [specials, zeros], random)
 }
 
 fn like(random: &mut Random) -> Like {
@@ -71,6 +71,23 @@ fn like(random: &mut Random) -> Like {
 }
 
 impl Like {
+    /// Elements of an input, with special values and zeros among them or not.
+    fn elements(
+        self,
+        format: Format,
+        count: usize,
+        [specials, zeros]: [bool; 2],
+        random: &mut Random,
+    ) -> Vec<u64> {
+        (0..count)
+            .map(|_| match random.below(32) {
+                0 if specials => special(format, random),
+                1..=4 if zeros => 0,
+                _ => self.element(format, random),
+            })
+            .collect()
+    }
+
     fn element(self, format: Format, random: &mut Random) -> u64 {
         let (negative, step) = (random.below(2) == 1, random.below(9) as i32 - 4);
         let fraction = (random.word() >> 12) as f64 / 2f64.powi(52);

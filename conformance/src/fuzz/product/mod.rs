@@ -10,8 +10,9 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-pub(super) use bits::fill;
+pub(super) use bits::{fill, numbers};
 pub(super) use operation::{any_gemm, instructions, shapes, simple_gemms};
+pub(super) use order::{orders, simpler as simpler_orders};
 
 use super::sample::Sample;
 use plumbline_reference::TensorType;

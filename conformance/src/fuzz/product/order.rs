@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 const FEW: RangeInclusive<usize> = 1..=9;
 
 /// Any order: one alone, or sums of sums of them.
-pub(super) fn orders() -> impl Strategy<Value = Accumulation> {
+pub(in crate::fuzz) fn orders() -> impl Strategy<Value = Accumulation> {
     let sum = |parts| sums(alone().boxed(), parts);
     // More parts than the fast paths sum, where they are not multiplied by others.
     let many = prop_oneof![80 => FEW, 1 => Just(4097)].boxed();
@@ -81,7 +81,7 @@ fn formats() -> impl Strategy<Value = Format> {
 }
 
 /// Simpler orders, the simplest first.
-pub(super) fn simpler(order: &Accumulation) -> Vec<Accumulation> {
+pub(in crate::fuzz) fn simpler(order: &Accumulation) -> Vec<Accumulation> {
     let mut all = match order {
         Accumulation::Fma | Accumulation::MultiplyAdd | Accumulation::Pairwise => Vec::new(),
         Accumulation::Chain(block) => simpler_blocks(block).map(Accumulation::Chain).to_vec(),
