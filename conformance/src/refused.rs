@@ -6,7 +6,7 @@ use crate::setup::Subject;
 use crate::verdict::Outcome;
 use plumbline_reference::backend::{Buffer, Launch, Layout, Stream};
 use plumbline_reference::ops::Op;
-use plumbline_reference::{Backend, BackendError, Tensor, TensorType};
+use plumbline_reference::{BackendError, Tensor, TensorType};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls a backend on inputs that do not fit: by `run`, and on buffers where it has steps.
@@ -20,12 +20,11 @@ pub(crate) fn refused(
     let backend = &*subject.backend;
     let run = || backend.run(op, variant, inputs).map(|_| Wrote::Something);
     let launch = || launched(subject, op, variant, inputs, refusal);
-    let calls: [(&str, &dyn Fn() -> Result<Wrote, BackendError>); 2] = [("run", &run), ("launch", &launch)];
+    let calls: [(&str, &Call<'_>); 2] = [("run", &run), ("launch", &launch)];
     for (name, call) in calls.into_iter().take(if backend.stepwise() { 2 } else { 1 }) {
         let failed = |outcome, why: String| Attempt::without_outputs(outcome, format!("{name}: {why}"));
         match catch_unwind(AssertUnwindSafe(call)) {
-            Ok(Err(BackendError::Signature(_))) => (),
-            Ok(Ok(Wrote::Nothing)) => (),
+            Ok(Err(BackendError::Signature(_)) | Ok(Wrote::Nothing)) => (),
             Ok(Ok(Wrote::Something)) => {
                 let why = format!("computes from inputs that do not fit: {}", refusal.because);
                 return failed(Outcome::Fail, why);
@@ -43,6 +42,9 @@ pub(crate) fn refused(
     }
     Attempt { message: None, ..Attempt::without_outputs(Outcome::Pass, String::new()) }
 }
+
+/// A call, to be made.
+type Call<'a> = dyn Fn() -> Result<Wrote, BackendError> + 'a;
 
 /// What a call did to the outputs.
 enum Wrote {
@@ -62,11 +64,8 @@ fn launched(
     refusal: &Refusal,
 ) -> Result<Wrote, BackendError> {
     let backend = &*subject.backend;
-    let layout = |ty: TensorType| Layout {
-        guard: subject.contract.guard,
-        poison: POISON,
-        ..Layout::contiguous(ty)
-    };
+    let layout =
+        |ty: TensorType| Layout { guard: subject.contract.guard, poison: POISON, ..Layout::contiguous(ty) };
     let buffer = |ty: &TensorType, tensor: Option<&Tensor>| -> Result<Buffer, BackendError> {
         let layout = layout(ty.clone());
         let buffer = backend.alloc(&layout)?;
@@ -105,7 +104,7 @@ mod tests {
     use plumbline_reference::block::BlockFormat;
     use plumbline_reference::format::F32;
     use plumbline_reference::ops::{Activations, Gemv};
-    use plumbline_reference::{Cpu, DType};
+    use plumbline_reference::{Backend, Cpu, DType};
     use std::sync::Arc;
 
     /// How a backend takes inputs that do not fit.

@@ -353,3 +353,55 @@ fn too_much_memory() {
     let matrix = format!("    matrix: {{a: [{values}], b: [{values}]}}\n    op: {{cast");
     broken("    op: {cast", &matrix, &["mine.yaml:3", "matrix", "100000 cases"]);
 }
+
+/// A case of blocks that is right, to be broken in one place.
+const GOOD_BLOCKS: &str = r#"cases:
+  - name: good
+    matrix: {format: [q4_K]}
+    op: {gemv: {weights: $format, activations: f32}}
+    inputs:
+      - {dtype: u8, blocks: $format, shape: [4, 256], generate: {block_fields: {d: ["0x3c00"]}}}
+      - {dtype: f32, shape: [300], generate: random_finite}
+    refused: {because: "of a block of ${format}", outputs: [{dtype: f32, shape: [4]}]}
+"#;
+
+#[test]
+fn what_is_wrong_with_blocks_or_a_refusal_is_said() {
+    let folder = Folder::new();
+    let good = folder.write("good.yaml", GOOD_BLOCKS);
+    let run = conform(&good);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    for part in ["0 elements, 2 refusals", "result: 2 passed"] {
+        assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
+    }
+    for (from, to, parts) in [
+        ("[4, 256]", "[4, 255]", &["inputs[0]", "q4_K hold 256 values each, and 255"][..]),
+        ("[4, 256]", "[]", &["inputs[0]", "whose last dimension counts values"]),
+        ("dtype: u8", "dtype: f32", &["inputs[0]", "the bytes of blocks are u8, not f32"]),
+        ("[q4_K]", "[q4_k]", &["unknown block format `q4_k`"]),
+        ("blocks: $format, ", "", &["because: the reference says"]),
+        ("[300]", "[256]", &["refused", "the inputs fit gemv"]),
+        ("${format}", "${formats}", &["`$formats` is not a dimension"]),
+        ("of ${format}\"", "of ${format\"", &["`${format` is not a dimension"]),
+        (
+            "of a block of",
+            "not of a block of",
+            &["because: the reference says `gemv: input `x` has shape [300]"],
+        ),
+        (
+            "outputs: [{dtype: f32, shape: [4]}]}",
+            "outputs: []}\n    judge: bound",
+            &["leave out what is said"],
+        ),
+        ("outputs: [{dtype: f32, shape: [4]}]", "output: []", &["unknown field `output`"]),
+    ] {
+        assert!(GOOD_BLOCKS.contains(from), "{from}");
+        let file = folder.write("mine.yaml", GOOD_BLOCKS.replacen(from, to, 1));
+        refused(&conform(&file), parts);
+    }
+    let unknown = GOOD_BLOCKS.replace("d: [", "dd: [").replace("[300]", "[256]");
+    let without = unknown.split("    refused").next().unwrap().to_owned();
+    let run = conform(&folder.write("unknown.yaml", without));
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert!(run.stdout.contains("its fields are d, dmin, scales, qs"), "{}", run.stdout);
+}

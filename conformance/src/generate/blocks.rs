@@ -61,7 +61,7 @@ pub(super) fn integers(request: &Request<'_>) -> Result<Tensor, GenerateError> {
             BlockFormat::Iq4Xs => 31 + 2 * small(j, 2),
             // 2 to -2.
             BlockFormat::Q6K => small(j, 5).wrapping_sub(2),
-            BlockFormat::Q2K => 1 + small(j, 3) | small(j + 16, 4) << 4,
+            BlockFormat::Q2K => (1 + small(j, 3)) | small(j + 16, 4) << 4,
             _ => 1 + small(j, 4),
         });
         set_factors(format, bytes, |kind, place| {
@@ -276,3 +276,6 @@ fn set_scales(format: BlockFormat, bytes: &mut [u8], code: impl Fn(usize) -> u64
         _ => (),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,7 +142,9 @@ impl Row {
     fn reals(&self) -> Vec<f64> {
         match self {
             Self::Numbers(numbers) => numbers.clone(),
-            Self::Blocks(_, blocks) => blocks.iter().flat_map(|block| [block.d, block.m.unwrap_or(0.0)]).collect(),
+            Self::Blocks(_, blocks) => {
+                blocks.iter().flat_map(|block| [block.d, block.m.unwrap_or(0.0)]).collect()
+            }
         }
     }
 }
@@ -221,3 +223,6 @@ fn error(w: &Row, x: &Row) -> Error {
     // This arithmetic is f64's, whose own roundings the slack is for.
     Error::Within((n / (1.0 - n) * sum + underflow) * (1.0 + 2f64.powi(-30)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,8 @@ impl Backend for FaultyBlocks {
         check_inputs(op, &inputs)?;
         let (weights, activations) = formats(op);
         if let Some(format) = weights {
-            inputs[0] = with_blocks(&inputs[0], format, |number, block| misread(self.0, format, number, block))?;
+            inputs[0] =
+                with_blocks(&inputs[0], format, |number, block| misread(self.0, format, number, block))?;
         }
         match (self.0, activations) {
             (DemoFault::LaneLost, Some(Some(format))) => {
