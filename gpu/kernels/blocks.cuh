@@ -1,6 +1,7 @@
 // GGML's block formats: a block taken apart into integers and two factors, byte by byte, so that
 // any alignment will do. Value j is (d * scale[g]) * quant[j] + m * min[g], with g = j / GROUP.
-// `layouts.cuh`, with the byte at which each field begins, is made from the reference's own table.
+// `layouts.cuh`, with GROUP, HAS_MINS and the byte at which each field begins, is made from the
+// reference's own table.
 #pragma once
 #include "fast.cuh"
 #include "layouts.cuh"
@@ -30,10 +31,8 @@ __device__ __forceinline__ int two_bits(const u8 *qs, int v)
 __device__ __forceinline__ int nibble32(const u8 *qs, int v) { return qs[v / 64 * 32 + v % 32] >> (v % 64 / 32 * 4) & 15; }
 
 // What most formats have: one group without a min.
-template <class Layout, int Group = Layout::VALUES>
+template <class Layout>
 struct Plain : Layout {
-    static constexpr int GROUP = Group;
-    static constexpr bool HAS_MINS = false;
     static __device__ float d(const u8 *b) { return half_at(b + Layout::d); }
     static __device__ float m(const u8 *) { return 0; }
     static __device__ int scale(const u8 *, int) { return 1; }
@@ -43,7 +42,6 @@ struct Plain : Layout {
 // One group with a min.
 template <class Layout>
 struct WithMin : Plain<Layout> {
-    static constexpr bool HAS_MINS = true;
     static __device__ float m(const u8 *b) { return half_at(b + Layout::m); }
     static __device__ int min(const u8 *, int) { return 1; }
 };
@@ -75,15 +73,14 @@ struct Q8_1 : Plain<Layout_Q8_1> {
     static __device__ int quant(const u8 *b, int j) { return (signed char)b[qs + j]; }
 };
 
-struct Q2_K : Plain<Layout_Q2_K, 16> {
-    static constexpr bool HAS_MINS = true;
+struct Q2_K : Plain<Layout_Q2_K> {
     static __device__ float m(const u8 *b) { return -half_at(b + dmin); }
     static __device__ int scale(const u8 *b, int g) { return b[scales + g] & 15; }
     static __device__ int min(const u8 *b, int g) { return b[scales + g] >> 4; }
     static __device__ int quant(const u8 *b, int v) { return two_bits(b + qs, v); }
 };
 
-struct Q3_K : Plain<Layout_Q3_K, 16> {
+struct Q3_K : Plain<Layout_Q3_K> {
     static __device__ int scale(const u8 *b, int g)
     {
         const int low = b[scales + g % 8] >> (g / 8 * 4) & 15;
@@ -97,8 +94,7 @@ struct Q3_K : Plain<Layout_Q3_K, 16> {
 
 // Q4_K, and Q5_K without its fifth bits.
 template <class Layout>
-struct FourBits : Plain<Layout, 32> {
-    static constexpr bool HAS_MINS = true;
+struct FourBits : Plain<Layout> {
     static __device__ float m(const u8 *b) { return -half_at(b + Layout::dmin); }
     static __device__ int scale(const u8 *b, int g)
     {
@@ -122,7 +118,7 @@ struct Q5_K : FourBits<Layout_Q5_K> {
     }
 };
 
-struct Q6_K : Plain<Layout_Q6_K, 16> {
+struct Q6_K : Plain<Layout_Q6_K> {
     static __device__ int scale(const u8 *b, int g) { return (signed char)b[scales + g]; }
     static __device__ int quant(const u8 *b, int v)
     {
@@ -136,15 +132,11 @@ struct Q8_K : Plain<Layout_Q8_K> {
     static __device__ int quant(const u8 *b, int v) { return (signed char)b[qs + v]; }
 };
 
-__device__ constexpr signed char IQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-// Twice the values of E2M1, without -0.
-__device__ constexpr signed char E2M1_DOUBLED[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 struct IQ4_NL : Plain<Layout_IQ4_NL> {
     static __device__ int quant(const u8 *b, int j) { return IQ4[nibble16(b + qs, j)]; }
 };
 
-struct IQ4_XS : Plain<Layout_IQ4_XS, 32> {
+struct IQ4_XS : Plain<Layout_IQ4_XS> {
     static __device__ int scale(const u8 *b, int g)
     {
         const int low = b[scales_l + g / 2] >> (g % 2 * 4) & 15;

@@ -95,13 +95,13 @@ impl Cuda {
     }
 
     /// Measures a product of that many rows and columns on matrices that take turns, so that none
-    /// is in the cache when its turn comes. Each turn is one call of a graph.
+    /// is in the cache when its turn comes, by each variant. Each turn is one call of a graph.
     pub fn gemv_bandwidth(
         &self,
         op: &Gemv,
         [rows, k]: [usize; 2],
         rounds: usize,
-    ) -> Result<Bandwidth, BackendError> {
+    ) -> Result<Vec<Bandwidth>, BackendError> {
         let blocks = |format: BlockFormat| [k / format.values(), format.bytes()];
         let w = TensorType::new(DType::U8, [&[rows][..], &blocks(op.weights)].concat());
         let x = match op.activations.blocks() {
@@ -120,16 +120,20 @@ impl Cuda {
         };
         let weights = (0..turns).map(|_| of(&w)).collect::<Result<Vec<_>, _>>()?;
         let (x, y) = (of(&x)?, of(&y)?);
-        let variants = self.variants(&op);
-        let variant = variants.first().map_or("", String::as_str);
-        let mut millis = Vec::new();
-        {
-            let inputs: Vec<_> = weights.iter().map(|w| [w, &x]).collect();
-            let outputs = [&y];
-            let call =
-                |inputs| Launch { op: &op, variant, inputs, outputs: &outputs, stream: Stream::default() };
+        let inputs: Vec<_> = weights.iter().map(|w| [w, &x]).collect();
+        let outputs = [&y];
+        let mut measured = Vec::new();
+        for variant in self.variants(&op) {
+            let call = |inputs| Launch {
+                op: &op,
+                variant: &variant,
+                inputs,
+                outputs: &outputs,
+                stream: Stream::default(),
+            };
             let calls: Vec<_> = inputs.iter().map(|inputs| call(&inputs[..])).collect();
             let graph = self.record(&calls)?;
+            let mut millis = Vec::new();
             for round in 0..=rounds {
                 let replay = graph.timed()?;
                 // The first round warms up.
@@ -137,9 +141,14 @@ impl Cuda {
                     millis.push(replay / turns as f32);
                 }
             }
+            millis.sort_by(f32::total_cmp);
+            measured.push(Bandwidth {
+                name: format!("{} of {rows} x {k}, {variant}", op.name()),
+                bytes,
+                millis,
+            });
         }
-        millis.sort_by(f32::total_cmp);
-        Ok(Bandwidth { name: format!("{} of {rows} x {k}, {variant}", op.name()), bytes, millis })
+        Ok(measured)
     }
 
     /// A tensor of patterns.

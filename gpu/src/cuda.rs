@@ -416,7 +416,7 @@ impl Backend for Cuda {
 
     fn alignment(&self, op: &Op, variant: &str) -> usize {
         // An allocation's own; cuBLASLt's heuristic looks no further.
-        if ops::library(op, variant).is_some() { 256 } else { 1 }
+        if ops::library(op, variant).is_some() { 256 } else { ops::alignment(op, variant) }
     }
 
     fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {

@@ -10,7 +10,7 @@ pub use cache::Cache;
 
 use crate::device::{ComputeCapability, Fault, Library, Version, probe};
 use crate::error::CudaError;
-use plumbline_reference::block::BlockFormat;
+use plumbline_reference::block::{BlockFormat, E2M1_DOUBLED, IQ4};
 use plumbline_reference::format::{ALL, Format, Specials};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -78,22 +78,29 @@ pub fn block_constant(format: BlockFormat) -> String {
     format.name().to_uppercase()
 }
 
-/// `layouts.cuh`: sizes and the byte at which each field begins, of every block format of the
-/// reference.
+/// `layouts.cuh`: sizes, groups and the byte at which each field begins, of every block format of
+/// the reference, and the tables of those whose nibbles are looked up.
 fn layouts() -> String {
     let mut text = "#pragma once\n".to_owned();
     for format in BlockFormat::ALL {
         let layout = format.layout();
-        let sizes = [("VALUES", layout.values), ("BYTES", layout.bytes)];
+        let any = format.unpack(&vec![0; layout.bytes]);
+        let group = any.group.min(layout.values);
+        let numbers = [("VALUES", layout.values), ("BYTES", layout.bytes), ("GROUP", group)];
         let fields = layout.offsets().map(|(at, field)| (field.name, at));
         let constants: Vec<_> =
-            sizes.into_iter().chain(fields).map(|(name, value)| format!("{name} = {value}")).collect();
+            numbers.into_iter().chain(fields).map(|(name, value)| format!("{name} = {value}")).collect();
         let _ = writeln!(
             text,
-            "struct Layout_{} {{\n    static constexpr int {};\n}};",
+            "struct Layout_{} {{\n    static constexpr int {};\n    static constexpr bool HAS_MINS = {};\n}};",
             block_constant(format),
-            constants.join(", ")
+            constants.join(", "),
+            any.m.is_some(),
         );
+    }
+    for (name, table) in [("IQ4", IQ4), ("E2M1_DOUBLED", E2M1_DOUBLED)] {
+        let values = table.map(|value| value.to_string()).join(", ");
+        let _ = writeln!(text, "__device__ constexpr signed char {name}[16] = {{{values}}};");
     }
     text
 }

@@ -29,9 +29,8 @@ pub(super) fn run(args: &BandwidthArgs) -> anyhow::Result<String> {
     let mut measured = cuda.bandwidth(args.elements as usize, rounds)?;
     for activations in [Activations::Q8_1, Activations::F32] {
         let of = format!(", {} by {}", MATRIX.0, activations.blocks().map_or("f32", BlockFormat::name));
-        let mut product = cuda.gemv_bandwidth(&Gemv::new(MATRIX.0, activations), MATRIX.1, rounds)?;
-        product.name += &of;
-        measured.push(product);
+        let products = cuda.gemv_bandwidth(&Gemv::new(MATRIX.0, activations), MATRIX.1, rounds)?;
+        measured.extend(products.into_iter().map(|it| Bandwidth { name: it.name + &of, ..it }));
     }
     let rate =
         |run: &Bandwidth| run.median().map(|millis| (millis, run.bytes as f64 / f64::from(millis) * 1e3));

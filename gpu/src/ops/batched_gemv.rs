@@ -1,7 +1,7 @@
 //! `batched_gemv`: a warp for each row and vector.
 
 use super::OnDevice;
-use super::gemv::{WARP, steps, supports, unit, units};
+use super::gemv::{WARP, supports, unit, units, warp};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Step, View};
@@ -25,7 +25,7 @@ impl OnDevice for BatchedGemv {
 
     fn plan(&self, _: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
         let vectors = outputs[0].ty.shape[0] as u64;
-        Ok(steps(SOURCE, &self.of_row(), vectors, inputs, &outputs[0]))
+        Ok(warp(SOURCE, &self.of_row(), vectors, inputs, &outputs[0]))
     }
 
     fn units() -> Vec<Unit> {

@@ -26,6 +26,12 @@ trait OnDevice {
     /// The ways to do it on that architecture, the usual one first.
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str>;
 
+    /// Bytes that the first element of every tensor must be aligned to.
+    fn alignment(&self, variant: &str) -> usize {
+        let _ = variant;
+        1
+    }
+
     /// Whether one of the variants is a kernel of this crate, and no library's.
     fn is_kernel(&self, variant: &str) -> bool {
         let _ = variant;
@@ -69,6 +75,14 @@ macro_rules! operations {
             }
         }
 
+        /// Bytes that the first element of every tensor must be aligned to.
+        pub(crate) fn alignment(op: &Op, variant: &str) -> usize {
+            match op {
+                $(Op::$Type(op) => op.alignment(variant),)*
+                _ => 1,
+            }
+        }
+
         /// The unit of one of the variants.
         pub(crate) fn unit(op: &Op, variant: &str) -> Option<Unit> {
             match op {
@@ -96,15 +110,10 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
     match op {
         Op::Gemm(op) => gemm::position(op, "c") == Some(input),
         Op::Mma(_) => input == 2,
-        // Elements of inputs and outputs differ in width or number, so that one thread's result lies
-        // on another's input.
-        Op::MxQuantize(_)
-        | Op::MxDequantize(_)
-        | Op::Int8Quantize(_)
-        | Op::Dequantize(_)
-        | Op::Gemv(_)
-        | Op::BatchedGemv(_) => false,
-        _ => input == output,
+        Op::Cast(_) | Op::Decode(_) | Op::ScaledCast(_) | Op::DeviceScaledCast(_) | Op::ScaledDecode(_) => {
+            input == output
+        }
+        _ => false,
     }
 }
 

@@ -19,6 +19,7 @@ pub mod quantize;
 mod ternary;
 
 use crate::format::{E8M0, F16, F32};
+pub use nonlinear::{E2M1_DOUBLED, IQ4};
 pub use quantize::{Int8Format, Int8Rounding};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -4,10 +4,10 @@ use super::legacy::nibbles;
 use super::{Block, Unpacked, filled, half_e8m0};
 
 /// The values of IQ4's nibbles.
-pub(crate) const IQ4: [i16; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+pub const IQ4: [i16; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Twice the values of E2M1; ggml has no -0.
-pub(crate) const E2M1_DOUBLED: [i16; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub const E2M1_DOUBLED: [i16; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// `d * table[q]`, nibbles as in Q4_0.
 pub(super) fn iq4_nl(block: Block<'_>) -> Unpacked {

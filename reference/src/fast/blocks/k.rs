@@ -3,13 +3,6 @@
 use super::{BlockFormat, Format, half, scaled, scales, splat, word};
 use crate::fast::lanes::{Lanes, Out};
 
-/// The byte at which a field begins.
-macro_rules! at {
-    ($Format:ident, $field:literal) => {
-        const { BlockFormat::$Format.layout().at($field) }
-    };
-}
-
 /// The eight scales and eight mins of Q4_K and Q5_K, a byte each.
 #[inline(always)]
 fn scales_and_mins(s: &[u8]) -> [u8; 16] {

@@ -58,10 +58,10 @@ macro_rules! nibbles {
             #[inline(always)]
             fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
                 let layout = Self::FORMAT.layout();
-                let d = half(block, const { Self::FORMAT.layout().at("d") })?;
+                let d = half(block, at!($Format, "d"))?;
                 // One or none.
-                let m = <[f32]>::first(&[$(half(block, const { Self::FORMAT.layout().at($m) })?)?]).copied();
-                let fifths = <[u32]>::first(&[$(word(block, const { Self::FORMAT.layout().at($qh) }))?]).copied();
+                let m = <[f32]>::first(&[$(half(block, at!($Format, $m))?)?]).copied();
+                let fifths = <[u32]>::first(&[$(word(block, at!($Format, $qh)))?]).copied();
                 let nibbles = Nibbles { d, offset: $offset, m, fifths };
                 nibbles.decode(l, &block[layout.bytes - 16..], y);
                 Some(())
@@ -87,8 +87,8 @@ macro_rules! bytes {
 
             #[inline(always)]
             fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
-                let d = splat(l, half(block, const { Self::FORMAT.layout().at("d") })?);
-                let qs = &block[const { Self::FORMAT.layout().at("qs") }..];
+                let d = splat(l, half(block, at!($Format, "d"))?);
+                let qs = &block[at!($Format, "qs")..];
                 for i in (0..32).step_by(L::N) {
                     l.write(scaled(l, l.load_signed(&qs[i..]), d), &mut y[4 * i..]);
                 }

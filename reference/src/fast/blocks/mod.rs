@@ -4,6 +4,13 @@
 //! layout and the tables. A block with a factor that is not finite is left to the definition.
 #![allow(unsafe_code)] // Results are not zeroed before they are written.
 
+/// The byte at which a field begins.
+macro_rules! at {
+    ($Format:ident, $field:literal) => {
+        const { crate::block::BlockFormat::$Format.layout().at($field) }
+    };
+}
+
 mod gemv;
 mod k;
 mod legacy;

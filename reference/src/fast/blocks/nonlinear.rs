@@ -36,7 +36,8 @@ impl Format for Iq4Nl {
 
     #[inline(always)]
     fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
-        lookup(l, &IQ4_F32, half(block, 0)?, &block[2..], y);
+        let d = half(block, at!(Iq4Nl, "d"))?;
+        lookup(l, &IQ4_F32, d, &block[at!(Iq4Nl, "qs")..], y);
         Some(())
     }
 }
@@ -48,12 +49,13 @@ impl Format for Iq4Xs {
 
     #[inline(always)]
     fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
-        let d = half(block, 0)?;
-        let high = u16::from_le_bytes([block[2], block[3]]);
+        let d = half(block, at!(Iq4Xs, "d"))?;
+        let scales_h = at!(Iq4Xs, "scales_h");
+        let high = u16::from_le_bytes([block[scales_h], block[scales_h + 1]]);
         for sub in 0..8 {
-            let low = block[4 + sub / 2] >> (4 * (sub % 2)) & 15;
+            let low = block[at!(Iq4Xs, "scales_l") + sub / 2] >> (4 * (sub % 2)) & 15;
             let scale = i32::from(low) + i32::from(high >> (2 * sub) & 3) * 16 - 32;
-            lookup(l, &IQ4_F32, d * scale as f32, &block[8 + 16 * sub..], &mut y[128 * sub..]);
+            lookup(l, &IQ4_F32, d * scale as f32, &block[at!(Iq4Xs, "qs") + 16 * sub..], &mut y[128 * sub..]);
         }
         Some(())
     }
@@ -66,10 +68,10 @@ impl Format for Mxfp4 {
 
     #[inline(always)]
     fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
-        let e = u32::from(block[0]);
+        let e = u32::from(block[at!(Mxfp4, "e")]);
         // 2^(e - 128), the first two of which are subnormal.
         let d = f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (e - 1) << 23 });
-        lookup(l, &E2M1_F32, d, &block[1..], y);
+        lookup(l, &E2M1_F32, d, &block[at!(Mxfp4, "qs")..], y);
         Some(())
     }
 }

@@ -26,7 +26,7 @@ impl Format for Tq1_0 {
 
     #[inline(always)]
     fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
-        let factor = half(block, const { BlockFormat::Tq1_0.layout().at("d") })?;
+        let factor = half(block, at!(Tq1_0, "d"))?;
         let d = splat(l, factor);
         for first in [0, 16] {
             digits(l, &block[first..], 5, 32, d, &mut y[4 * first..]);
@@ -53,7 +53,7 @@ impl Format for Tq2_0 {
 
     #[inline(always)]
     fn decode<L: Lanes>(l: L, block: &[u8], y: &mut Out) -> Option<()> {
-        let d = splat(l, half(block, const { BlockFormat::Tq2_0.layout().at("d") })?);
+        let d = splat(l, half(block, at!(Tq2_0, "d"))?);
         for part in 0..2 {
             for i in (0..32).step_by(L::N) {
                 let bytes = l.load::<1>(&block[32 * part + i..]);
