@@ -129,8 +129,8 @@ fn fixtures() -> tempfile::TempDir {
     for sub in ["cases", "regressions"] {
         fs::create_dir(folder.path().join(sub)).unwrap();
     }
-    let mut folders = vec!["cases".to_owned()];
     // Recordings lie beside the cases that name them.
+    let mut folders = vec!["cases".to_owned(), "ggml".to_owned()];
     for entry in fs::read_dir(own.join("hardware")).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         folders.push(format!("hardware/{}", entry.file_name().to_string_lossy()));
     }
