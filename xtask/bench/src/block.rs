@@ -49,13 +49,16 @@ pub struct Setting {
     pub work: Work,
     pub format: BlockFormat,
     pub threads: usize,
+    /// Values that are decoded, or rows and columns of the matrix.
+    pub size: usize,
 }
 
 /// Every format's values, and products of those that models use most.
 pub fn settings(threads: usize) -> Vec<Setting> {
-    let of = |work| move |format| Setting { work, format, threads };
+    let of = |work, size| move |format| Setting { work, format, threads, size };
     let products = [BlockFormat::Q4_0, BlockFormat::Q8_0, BlockFormat::Q4K, BlockFormat::Q6K];
-    BlockFormat::ALL.map(of(Work::Dequantize)).into_iter().chain(products.map(of(Work::Gemv))).collect()
+    let decoded = BlockFormat::ALL.map(of(Work::Dequantize, VALUES));
+    decoded.into_iter().chain(products.map(of(Work::Gemv, SIDE))).collect()
 }
 
 impl Setting {
@@ -74,18 +77,18 @@ impl Setting {
     /// Measures on the current thread pool.
     pub fn measure(self, rounds: usize) -> Result<Comparison> {
         let (elements, bytes) = match self.work {
-            Work::Dequantize => (VALUES, 4),
-            Work::Gemv => (SIDE * SIDE, 0),
+            Work::Dequantize => (self.size, 4),
+            Work::Gemv => (self.size * self.size, 0),
         };
         let blocks = self.blocks(elements)?;
         let mut contenders: Vec<Named<'_>> = match self.work {
             Work::Dequantize => {
                 vec![(
                     "plumbline",
-                    Box::new(Ours { format: self.format, blocks: &blocks, y: vec![0; 4 * VALUES] }),
+                    Box::new(Ours { format: self.format, blocks: &blocks, y: vec![0; 4 * elements] }),
                 )]
             }
-            Work::Gemv => vec![("plumbline", Box::new(OurProduct::new(self.format, &blocks)?))],
+            Work::Gemv => vec![("plumbline", Box::new(OurProduct::new(self.format, self.size, &blocks)?))],
         };
         contenders.extend(self.peer(elements)?.map(|peer| ("candle-core", peer)));
         let results = if matches!(self.work, Work::Gemv) { 0 } else { elements };
@@ -128,14 +131,16 @@ impl Setting {
             BlockFormat::Q8K => Type::Q8K,
             _ => return Ok(None),
         };
-        let source = candle_core::Tensor::from_vec(numbers(values), (values / SIDE, SIDE), &Device::Cpu)?;
+        let columns = if matches!(self.work, Work::Gemv) { self.size } else { 256 };
+        let source =
+            candle_core::Tensor::from_vec(numbers(values), (values / columns, columns), &Device::Cpu)?;
         Ok(Some(QTensor::quantize(&source, ty)?))
     }
 
     fn peer<'a>(self, values: usize) -> Result<Option<Box<dyn Contender + 'a>>> {
         if matches!(self.work, Work::Gemv) {
             let Some(weights) = self.quantized(values)? else { return Ok(None) };
-            let x = candle_core::Tensor::from_vec(numbers(SIDE), (1, SIDE), &Device::Cpu)?;
+            let x = candle_core::Tensor::from_vec(numbers(self.size), (1, self.size), &Device::Cpu)?;
             let weights = QMatMul::from_qtensor(weights)?;
             let y = product(&weights, &x)?;
             return Ok(Some(Box::new(CandleProduct { weights, x, y })));
@@ -212,14 +217,14 @@ struct OurProduct {
 }
 
 impl OurProduct {
-    fn new(weights: BlockFormat, blocks: &[u8]) -> Result<Self> {
+    fn new(weights: BlockFormat, side: usize, blocks: &[u8]) -> Result<Self> {
         let activations = Activations::F32;
         let op =
             Gemv { accumulate: Some(warp_order(weights, activations)), ..Gemv::new(weights, activations) };
-        let shape = [SIDE, SIDE / weights.values(), weights.bytes()];
+        let shape = [side, side / weights.values(), weights.bytes()];
         let w = Tensor::from_bytes(TensorType::new(DType::U8, shape), blocks.to_vec())?;
-        let x = numbers(SIDE);
-        let x = Tensor::from_fn(TensorType::new(F32, [SIDE]), Path::Definition, |i| x[i].to_bits().into())?;
+        let x = numbers(side);
+        let x = Tensor::from_fn(TensorType::new(F32, [side]), Path::Definition, |i| x[i].to_bits().into())?;
         let (op, inputs) = (Op::from(op), [w, x]);
         let y = op.evaluate(&inputs, Path::fastest())?.remove(0);
         Ok(Self { op, inputs, y })
@@ -270,7 +275,7 @@ mod tests {
     fn values_are_those_of_candle_core() -> Result<()> {
         let mut compared = 0;
         for format in BlockFormat::ALL {
-            let setting = Setting { work: Work::Dequantize, format, threads: 2 };
+            let setting = Setting { work: Work::Dequantize, format, threads: 2, size: 1 << 15 };
             for contender in setting.measure(1)?.contenders.into_iter().skip(1) {
                 assert_eq!(contender.differing, 0, "{format} {contender:?}");
                 compared += 1;
@@ -283,11 +288,11 @@ mod tests {
     /// Within what quantizing the activations costs.
     #[test]
     fn products_are_near_those_of_candle_core() -> Result<()> {
-        let setting = Setting { work: Work::Gemv, format: BlockFormat::Q4K, threads: 2 };
-        let mut ours = OurProduct::new(setting.format, &setting.blocks(SIDE * SIDE)?)?;
+        let setting = Setting { work: Work::Gemv, format: BlockFormat::Q4K, threads: 2, size: 256 };
+        let mut ours = OurProduct::new(setting.format, 256, &setting.blocks(256 * 256)?)?;
         ours.convert();
-        let weights = setting.quantized(SIDE * SIDE)?.ok_or_else(|| anyhow!("no such format"))?;
-        let x = candle_core::Tensor::from_vec(numbers(SIDE), (1, SIDE), &Device::Cpu)?;
+        let weights = setting.quantized(256 * 256)?.ok_or_else(|| anyhow!("no such format"))?;
+        let x = candle_core::Tensor::from_vec(numbers(256), (1, 256), &Device::Cpu)?;
         let theirs = product(&QMatMul::from_qtensor(weights)?, &x)?;
         let norm = theirs.iter().map(|y| f64::from(y * y)).sum::<f64>();
         let error = theirs
