@@ -190,12 +190,9 @@ pub(crate) fn cases(path: &Path, profile: Profile) -> Result<Weights, WeightsErr
 /// The rows of each case: one part at the start and one at the end, or all of them in parts.
 fn parts(rows: usize, profile: Profile) -> Vec<Range<usize>> {
     let most = rows_of_case(profile);
-    if rows <= most {
-        return vec![0..rows];
-    }
     match profile {
-        Profile::Quick | Profile::Full => vec![0..most, rows - most..rows],
-        Profile::Exhaustive => (0..rows).step_by(most).map(|first| first..rows.min(first + most)).collect(),
+        Profile::Quick | Profile::Full if rows > most => vec![0..most, rows - most..rows],
+        _ => (0..rows).step_by(most).map(|first| first..rows.min(first + most)).collect(),
     }
 }
 
@@ -224,10 +221,11 @@ mod tests {
 
     #[test]
     fn parts_cover_both_ends_or_all() {
-        assert_eq!(parts(8, Profile::Quick), [0..8]);
+        assert_eq!(parts(8, Profile::Quick), Vec::from_iter(std::iter::once(0..8)));
         assert_eq!(parts(9, Profile::Quick), [0..8, 1..9]);
         assert_eq!(parts(4096, Profile::Full), [0..128, 3968..4096]);
         assert_eq!(parts(2049, Profile::Exhaustive), [0..1024, 1024..2048, 2048..2049]);
+        assert!(parts(0, Profile::Quick).is_empty());
     }
 
     #[test]
