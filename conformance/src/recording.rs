@@ -1,10 +1,11 @@
 //! Tensors of safetensors and GGUF files.
 
-use crate::weights::{Rows, WeightsError};
+use crate::weights::Rows;
 use plumbline_gguf::Model;
 use plumbline_reference::{DType, Tensor, TensorType};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
+use std::error::Error;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ impl Recordings {
     /// Rows of the tensor `name` of a GGUF file, which are not read yet.
     pub(crate) fn rows(&mut self, path: &Path, name: &str, rows: Option<[usize; 2]>) -> Result<Rows, String> {
         if !self.models.contains_key(path) {
-            let model = Model::open(path).map_err(|error| WeightsError::from(error).to_string())?;
+            let model = Model::open(path).map_err(|error| with_sources(&error))?;
             self.models.insert(path.to_owned(), model);
         }
         Rows::of(&self.models[path], name, rows)
@@ -127,6 +128,16 @@ impl Recordings {
         };
         f(found.dtype, &file.bytes[found.bytes.clone()], &found.shape)
     }
+}
+
+/// An error and what it comes from, as one text: that of a case is one.
+fn with_sources(error: &dyn Error) -> String {
+    let (mut text, mut source) = (error.to_string(), error.source());
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
 }
 
 /// Whether a file's element type can hold the codes of `dtype`: the type itself, or

@@ -362,7 +362,10 @@ fn resolve_input(
 
 /// Rows of a GGUF file, where the case asks for them.
 fn resolve_rows(spec: &TensorSpec, file: &Path, recordings: &mut Recordings) -> Result<Option<Rows>, String> {
-    let model = spec.file.as_deref().filter(|model| model.extension().is_some_and(|it| it == "gguf"));
+    let model = spec
+        .file
+        .as_deref()
+        .filter(|model| model.extension().is_some_and(|it| it.eq_ignore_ascii_case("gguf")));
     let Some(model) = model else {
         return match spec.rows {
             Some(_) => Err("`rows` goes with a GGUF file".to_owned()),

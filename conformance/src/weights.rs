@@ -4,7 +4,7 @@ use crate::case::Profile;
 use crate::load::LoadError;
 use crate::recording::Recordings;
 use crate::source::{Case, Place};
-use plumbline_gguf::{Model, OpenError};
+use plumbline_gguf::{Model, OpenError, Shown};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{F16, F32};
 use plumbline_reference::ops::gemv::{Gemv, warp_order};
@@ -12,8 +12,9 @@ use plumbline_reference::ops::{Activations, BlockConversion, Dequantize, Op};
 use plumbline_reference::{DType, Tensor, TensorType};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rows of blocks of a model's tensor. They stay in the file until a case is built.
 #[derive(Clone, Debug)]
@@ -29,17 +30,27 @@ impl Rows {
     /// Rows of the tensor of that name: all, or from the first to before the second.
     pub(crate) fn of(model: &Model, name: &str, rows: Option<[usize; 2]>) -> Result<Self, String> {
         let tensor = model.tensor(name).ok_or_else(|| {
-            let names: Vec<_> = model.tensors().iter().map(plumbline_gguf::Tensor::name).take(20).collect();
-            format!("the model has no tensor `{name}`; it has {}", names.join(", "))
+            let names = model.tensors().iter().take(20).map(|tensor| Shown(tensor.name()).to_string());
+            format!(
+                "the model has no tensor `{}`; `plumbline gguf ls` lists what it has: {}",
+                Shown(name),
+                names.collect::<Vec<_>>().join(", ")
+            )
         })?;
-        let ty = tensor.ty();
-        let format = BlockFormat::by_name(ty.name)
-            .ok_or_else(|| format!("tensor `{name}` is of type {}, which has no blocks here", ty.name))?;
-        let (k, all) = extents(tensor);
-        let rows = rows.map_or(0..all, |[first, end]| first..end);
-        if rows.start > rows.end || rows.end > all {
-            return Err(format!("rows: {rows:?} is not within the {all} rows of tensor `{name}`"));
+        let (name, ty) = (Shown(name), tensor.ty().name);
+        let format = BlockFormat::by_name(ty).ok_or_else(|| {
+            let formats = BlockFormat::ALL.map(BlockFormat::name).join(", ");
+            format!("tensor `{name}` is of type {ty}, which has no blocks here; take one of type {formats}")
+        })?;
+        let (k, all) = extents(tensor.shape());
+        let [first, end] = rows.unwrap_or([0, all]);
+        if first > end || end > all {
+            return Err(format!(
+                "rows: [{first}, {end}] is not within the {all} rows of tensor `{name}`; write the first, \
+                 from 0, and the one after the last"
+            ));
         }
+        let rows = first..end;
         Ok(Self { tensor: tensor.clone(), format, rows, k })
     }
 
@@ -62,43 +73,52 @@ impl Rows {
     }
 }
 
-/// Values of a row, and how many rows all outer dimensions make.
-fn extents(tensor: &plumbline_gguf::Tensor) -> (usize, usize) {
-    match tensor.shape() {
-        [outer @ .., k] => (*k, outer.iter().product()),
-        [] => (1, 1),
-    }
+/// Values of a row, and how many rows all outer dimensions make. A shape without values has no
+/// rows; without that, the product of its other dimensions could be any.
+fn extents(shape: &[usize]) -> (usize, usize) {
+    let (&k, outer) = shape.split_last().unwrap_or((&1, &[]));
+    (k, if shape.contains(&0) { 0 } else { outer.iter().product() })
 }
 
 /// Why there are no cases of a model.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// The file is missing or is no GGUF file that can be used.
-    #[error("--weights: {0}; `plumbline gguf ls` lists what a file holds")]
-    Open(String),
+    #[error("--weights needs a GGUF model")]
+    Open(#[from] OpenError),
+    /// What a case names is looked for beside its file, so that the path has to be absolute.
+    #[error("--weights: {} cannot be made absolute; give an absolute path", path.display())]
+    Relative {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Cases are text.
+    #[error("--weights: {} is no text in UTF-8, as paths of cases are; rename the file", .0.display())]
+    NotUtf8(PathBuf),
     /// The file has no blocks.
-    #[error("--weights: {path} has no tensor of blocks: {types}")]
+    #[error(
+        "--weights: {} has no tensor of blocks, but {types}; give a model that is quantized",
+        path.display()
+    )]
     NoBlocks {
         /// The file.
-        path: String,
+        path: PathBuf,
         /// What its tensors are.
         types: String,
+    },
+    /// A case is not as cases are.
+    #[error("--weights: a case of tensor `{tensor}` is none; please report it")]
+    Case {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong with the case.
+        source: serde_json::Error,
     },
     /// A case could not be made.
     #[error(transparent)]
     Load(#[from] LoadError),
-}
-
-impl From<OpenError> for WeightsError {
-    fn from(error: OpenError) -> Self {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(error) = source {
-            text += &format!(": {error}");
-            source = error.source();
-        }
-        Self::Open(text)
-    }
 }
 
 /// Cases on tensors of a model, and how many tensors of which type have none.
@@ -120,34 +140,39 @@ const fn rows_of_case(profile: Profile) -> usize {
 /// Decoding and products of every tensor of blocks.
 pub(crate) fn cases(path: &Path, profile: Profile) -> Result<Weights, WeightsError> {
     let model = Model::open(path)?;
-    // What a case names is looked for beside its file.
-    let path = &std::path::absolute(path).map_err(|error| WeightsError::Open(error.to_string()))?;
+    let path = &std::path::absolute(path)
+        .map_err(|source| WeightsError::Relative { path: path.to_owned(), source })?;
+    let file = path.to_str().ok_or_else(|| WeightsError::NotUtf8(path.clone()))?;
     let mut recordings = Recordings::default();
     let mut weights = Weights { cases: Vec::new(), left_out: BTreeMap::new() };
     for tensor in model.tensors() {
-        let Some(format) = BlockFormat::by_name(tensor.ty().name) else {
-            *weights.left_out.entry(format!("tensors of type {}", tensor.ty().name)).or_default() += 1;
-            continue;
+        let ty = tensor.ty().name;
+        let (k, rows) = extents(tensor.shape());
+        let format = match BlockFormat::by_name(ty) {
+            Some(format) if rows > 0 => format,
+            found => {
+                let empty = if found.is_some() { "empty " } else { "" };
+                *weights.left_out.entry(format!("{empty}tensors of type {ty}")).or_default() += 1;
+                continue;
+            }
         };
-        let (k, rows) = extents(tensor);
-        if k == 0 {
-            continue;
-        }
         for part in parts(rows, profile) {
             for (what, op, vector) in operations(format, k) {
                 let rows = format!("rows_{}_{}", part.start, part.end);
                 let name = format!("weights/{}/{what}/{rows}", tensor.name().escape_debug());
                 let matrix = json!({
                     "dtype": "u8",
-                    "file": path,
+                    "file": file,
                     "tensor": tensor.name(),
                     "blocks": format,
                     "rows": [part.start, part.end],
                 });
                 let inputs: Vec<_> = [Some(matrix), vector].into_iter().flatten().collect();
                 let spec = json!({ "name": name, "op": op, "inputs": inputs, "profile": profile });
-                let spec =
-                    serde_json::from_value(spec).map_err(|error| WeightsError::Open(error.to_string()))?;
+                let spec = serde_json::from_value(spec).map_err(|source| {
+                    let tensor = Shown(tensor.name()).to_string();
+                    WeightsError::Case { tensor, source }
+                })?;
                 let place = Place { file: path.as_path().into(), text: "".into(), path: Vec::new() };
                 weights.cases.push(Case::new(name, spec, place, 0, &mut recordings)?);
             }
@@ -156,8 +181,8 @@ pub(crate) fn cases(path: &Path, profile: Profile) -> Result<Weights, WeightsErr
     if weights.cases.is_empty() {
         let types = weights.left_out.iter().map(|(what, count)| format!("{count} {what}"));
         let types = types.collect::<Vec<_>>().join(", ");
-        let types = if types.is_empty() { "it has no values".to_owned() } else { types };
-        return Err(WeightsError::NoBlocks { path: path.display().to_string(), types });
+        let types = if types.is_empty() { "no tensors at all".to_owned() } else { types };
+        return Err(WeightsError::NoBlocks { path: path.clone(), types });
     }
     Ok(weights)
 }
@@ -165,12 +190,9 @@ pub(crate) fn cases(path: &Path, profile: Profile) -> Result<Weights, WeightsErr
 /// The rows of each case: one part at the start and one at the end, or all of them in parts.
 fn parts(rows: usize, profile: Profile) -> Vec<Range<usize>> {
     let most = rows_of_case(profile);
-    if rows <= most {
-        return vec![0..rows];
-    }
     match profile {
-        Profile::Quick | Profile::Full => vec![0..most, rows - most..rows],
-        Profile::Exhaustive => (0..rows).step_by(most).map(|first| first..rows.min(first + most)).collect(),
+        Profile::Quick | Profile::Full if rows > most => vec![0..most, rows - most..rows],
+        _ => (0..rows).step_by(most).map(|first| first..rows.min(first + most)).collect(),
     }
 }
 
@@ -199,10 +221,19 @@ mod tests {
 
     #[test]
     fn parts_cover_both_ends_or_all() {
-        assert_eq!(parts(8, Profile::Quick), [0..8]);
+        assert_eq!(parts(8, Profile::Quick), Vec::from_iter(std::iter::once(0..8)));
         assert_eq!(parts(9, Profile::Quick), [0..8, 1..9]);
         assert_eq!(parts(4096, Profile::Full), [0..128, 3968..4096]);
         assert_eq!(parts(2049, Profile::Exhaustive), [0..1024, 1024..2048, 2048..2049]);
-        assert_eq!(parts(0, Profile::Exhaustive), [0..0]);
+        assert!(parts(0, Profile::Quick).is_empty());
+    }
+
+    #[test]
+    fn extents_of_a_shape() {
+        assert_eq!(extents(&[]), (1, 1));
+        assert_eq!(extents(&[512]), (512, 1));
+        assert_eq!(extents(&[2, 3, 512]), (512, 6));
+        assert_eq!(extents(&[1 << 40, 1 << 40, 0, 256]), (256, 0));
+        assert_eq!(extents(&[1 << 40, 1 << 40, 0]), (0, 0));
     }
 }

@@ -25,8 +25,9 @@ impl Bytes {
     ///
     /// The file must not change meanwhile. Where another process shortens it, looking beyond
     /// its new end ends this process by a signal (`SIGBUS`; on Windows the other process is
-    /// refused instead); where one writes to it, what was checked may no longer hold, though
-    /// every place is still inside. [`Bytes::read`] has neither problem.
+    /// refused instead); where one writes to it, bytes change between two looks at them: what
+    /// was checked may no longer hold, though every place is still inside, and every text that
+    /// was taken out is still UTF-8. [`Bytes::read`] has neither problem.
     pub fn map(path: impl AsRef<Path>) -> io::Result<Self> {
         let file = open(path.as_ref())?;
         // Of no bytes there is no map.
@@ -68,10 +69,12 @@ fn open(path: &Path) -> io::Result<File> {
 
 #[allow(unsafe_code, reason = "a file's bytes in memory are only as constant as the file")]
 fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the map is private to this process and never written. That no other process
-    // changes the file is the caller's to see to, as `Bytes::map` says: a shortened file ends
-    // this process before any wrong byte is seen, and of a changed one we rely on no byte
-    // that was checked before, for names and offsets are copied when they are.
+    // SAFETY: that the file stays as it is while it is mapped is the caller's to see to, as
+    // `Bytes::map` says, for no program can hold off all others. Where another process writes
+    // to it all the same, bytes may change between two looks at them, and nothing in this crate
+    // relies on their staying the same: numbers and texts are copied, the copies are checked,
+    // and no length or offset is looked up twice. Where one shortens it, the next look beyond
+    // its end ends this process by a signal.
     unsafe { Mmap::map(file) }
 }
 

@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
         Ok(self.utf8(length, what)?.into())
     }
 
-    fn text(&mut self, what: &What) -> Result<&'a str, Error> {
+    fn text(&mut self, what: &What) -> Result<String, Error> {
         let at = self.at;
         let length = self.u64(what)?;
         if length > MAX_TEXT as u64 {
@@ -77,11 +77,12 @@ impl<'a> Cursor<'a> {
         self.utf8(length, what)
     }
 
-    fn utf8(&mut self, length: u64, what: &What) -> Result<&'a str, Error> {
+    /// A copy that was checked, not a check and then a copy: a mapped file may be written to in
+    /// between.
+    fn utf8(&mut self, length: u64, what: &What) -> Result<String, Error> {
         let at = self.at;
-        let bytes = self.take(length, what)?;
-        str::from_utf8(bytes)
-            .map_err(|error| Problem::Utf8 { what: what.clone() }.at(at + error.valid_up_to()))
+        String::from_utf8(self.take(length, what)?.to_vec())
+            .map_err(|error| Problem::Utf8 { what: what.clone() }.at(at + error.utf8_error().valid_up_to()))
     }
 
     pub(crate) fn value_type(&mut self, what: &What) -> Result<ValueType, Error> {
@@ -100,8 +101,8 @@ impl<'a> Cursor<'a> {
             ValueType::U32 => Value::U32(self.u32(what)?),
             ValueType::I32 => Value::I32(i32::from_le_bytes(self.array(what)?)),
             ValueType::F32 => Value::F32(f32::from_bits(self.u32(what)?)),
-            ValueType::Bool => Value::Bool(self.bools(1, what)?[0] == 1),
-            ValueType::String => Value::String(self.text(what)?.to_owned()),
+            ValueType::Bool => Value::Bool(self.bool(what)?),
+            ValueType::String => Value::String(self.text(what)?),
             ValueType::Array => Value::Array(self.values(1, what)?),
             ValueType::U64 => Value::U64(self.u64(what)?),
             ValueType::I64 => Value::I64(i64::from_le_bytes(self.array(what)?)),
@@ -109,13 +110,12 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Bytes that are 0 or 1.
-    fn bools(&mut self, count: u64, what: &What) -> Result<&'a [u8], Error> {
+    /// A byte that is 0 or 1.
+    fn bool(&mut self, what: &What) -> Result<bool, Error> {
         let at = self.at;
-        let bytes = self.take(count, what)?;
-        match bytes.iter().position(|&byte| byte > 1) {
-            None => Ok(bytes),
-            Some(index) => Err(Problem::Bool { what: what.clone(), byte: bytes[index] }.at(at + index)),
+        match self.array(what)? {
+            [byte @ 0..=1] => Ok(byte == 1),
+            [byte] => Err(Problem::Bool { what: what.clone(), byte }.at(at)),
         }
     }
 
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         match element {
             ValueType::Array => (0..len).try_for_each(|_| self.values(depth + 1, what).map(drop))?,
             ValueType::String => (0..len).try_for_each(|_| self.text(what).map(drop))?,
-            ValueType::Bool => drop(self.bools(len as u64, what)?),
+            ValueType::Bool => (0..len).try_for_each(|_| self.bool(what).map(drop))?,
             // `count` has seen that they are there.
             _ => drop(self.take((len * least) as u64, what)?),
         }

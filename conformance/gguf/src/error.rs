@@ -160,13 +160,13 @@ pub enum Problem {
         what: What,
     },
     /// A key twice.
-    #[error("the key {} is there twice; convert the model again with each key once", Shown(key))]
+    #[error("the key `{}` is there twice; convert the model again with each key once", Shown(key))]
     DuplicateKey {
         /// The key.
         key: Arc<str>,
     },
     /// A name twice.
-    #[error("tensor {} is there twice; convert the model again with each name once", Shown(name))]
+    #[error("tensor `{}` is there twice; convert the model again with each name once", Shown(name))]
     DuplicateTensor {
         /// The name.
         name: Arc<str>,
@@ -185,7 +185,7 @@ pub enum Problem {
     },
     /// Too many dimensions.
     #[error(
-        "tensor {} has {count} dimensions, ggml has at most {MAX_DIMENSIONS}; \
+        "tensor `{}` has {count} dimensions, ggml has at most {MAX_DIMENSIONS}; \
              convert the model again, or fetch the file again",
         Shown(name)
     )]
@@ -196,7 +196,7 @@ pub enum Problem {
         count: u32,
     },
     /// No such type of tensor.
-    #[error("tensor {} has the unknown type {number}, ggml has types up to {}; \
+    #[error("tensor `{}` has the unknown type {number}, ggml has types up to {}; \
              quantize the model to one of those, or fetch the file again", Shown(name),
              crate::ALL.iter().map(|ty| ty.number).max().unwrap_or_default())]
     UnknownType {
@@ -207,7 +207,7 @@ pub enum Problem {
     },
     /// A type that ggml has given up.
     #[error(
-        "tensor {} has type {removed}, which was removed from ggml; quantize the model again to {instead}",
+        "tensor `{}` has type {removed}, which was removed from ggml; quantize the model again to {instead}",
         Shown(name)
     )]
     RemovedType {
@@ -220,7 +220,7 @@ pub enum Problem {
     },
     /// A shape that the type cannot have.
     #[error(
-        "tensor {} of type {ty} {problem}; convert the model again, or fetch the file again",
+        "tensor `{}` of type {ty} {problem}; convert the model again, or fetch the file again",
         Shown(name)
     )]
     Shape {
@@ -233,7 +233,7 @@ pub enum Problem {
     },
     /// Data that begins between two multiples of the alignment.
     #[error(
-        "tensor {} begins {offset} bytes into the data, not at a multiple of {alignment}; \
+        "tensor `{}` begins {offset} bytes into the data, not at a multiple of {alignment}; \
              convert the model again",
         Shown(name)
     )]
@@ -247,7 +247,7 @@ pub enum Problem {
     },
     /// Data that ends after the file.
     #[error(
-        "tensor {} takes {bytes} bytes from byte {start} on, but the file ends at {end}; \
+        "tensor `{}` takes {bytes} bytes from byte {start} on, but the file ends at {end}; \
              fetch the file again, this copy is not whole",
         Shown(name)
     )]
@@ -262,7 +262,7 @@ pub enum Problem {
         end: usize,
     },
     /// Two tensors in one place.
-    #[error("tensors {} and {} overlap; convert the model again", Shown(first), Shown(second))]
+    #[error("tensors `{}` and `{}` overlap; convert the model again", Shown(first), Shown(second))]
     Overlap {
         /// The one that begins first.
         first: Arc<str>,
@@ -284,22 +284,24 @@ impl fmt::Display for What {
             Self::Version => f.write_str("the version"),
             Self::Counts => f.write_str("the counts"),
             Self::Key(index) => write!(f, "the key of metadata entry {index}"),
-            Self::Value(key) => write!(f, "the value of {}", Shown(key)),
+            Self::Value(key) => write!(f, "the value of `{}`", Shown(key)),
             Self::Name(index) => write!(f, "the name of tensor {index}"),
-            Self::Tensor(name) => write!(f, "the record of tensor {}", Shown(name)),
+            Self::Tensor(name) => write!(f, "the record of tensor `{}`", Shown(name)),
             Self::Array => f.write_str("the array"),
         }
     }
 }
 
-/// A name from a file in a message: on one line, without control characters, not too long.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+/// A text from a file, which can hold anything, as it is shown to people: on one line, without
+/// control characters, and cut off where it is long.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const WIDTH: usize = 80;
         let short: String = self.0.chars().take(WIDTH).collect();
         let more = if short.len() < self.0.len() { "..." } else { "" };
-        write!(f, "`{}{more}`", short.escape_debug())
+        write!(f, "{}{more}", short.escape_debug())
     }
 }

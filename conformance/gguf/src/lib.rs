@@ -35,7 +35,7 @@ mod value;
 mod writer;
 
 pub use bytes::Bytes;
-pub use error::{Error, OpenError, Problem, What};
+pub use error::{Error, OpenError, Problem, Shown, What};
 pub use model::{Entry, Model, Tensor};
 pub use types::{ALL, ShapeError, Type};
 pub use value::{Array, Elements, MixedArray, Value, ValueType};

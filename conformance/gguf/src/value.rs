@@ -305,7 +305,11 @@ impl Iterator for Elements<'_> {
 
     fn next(&mut self) -> Option<Value> {
         self.left = self.left.checked_sub(1)?;
-        self.cursor.value(self.element, &What::Array).ok()
+        let value = self.cursor.value(self.element, &What::Array).ok();
+        if value.is_none() {
+            self.left = 0;
+        }
+        value
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -1,12 +1,13 @@
 //! Writing a file.
 
-use crate::error::Shown;
+use crate::error::{Problem, Shown, What};
 use crate::value::write_text;
-use crate::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAX_DIMENSIONS, MAX_NAME, MAX_TEXT, ShapeError, Type, Value};
+use crate::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAX_DEPTH, MAX_DIMENSIONS, MAX_NAME, MAX_TEXT};
+use crate::{Bytes, ShapeError, Type, Value, cursor};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A file in the making.
 ///
@@ -44,6 +45,14 @@ struct Place {
     bytes: u64,
 }
 
+/// What is written besides the tensors' data.
+struct Plan {
+    /// Everything before the data, without padding.
+    header: Vec<u8>,
+    places: Vec<Place>,
+    alignment: u64,
+}
+
 /// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -51,22 +60,28 @@ pub enum WriteError {
     #[error("version {0} of the format is not written; ask for 2 or 3")]
     Version(u32),
     /// A key twice.
-    #[error("the key {} was given twice; give it once", Shown(.0))]
+    #[error("the key `{}` was given twice; give it once", Shown(.0))]
     DuplicateKey(String),
     /// A name twice.
-    #[error("tensor {} was given twice; give each a name of its own", Shown(.0))]
+    #[error("tensor `{}` was given twice; give each a name of its own", Shown(.0))]
     DuplicateTensor(String),
     /// A key or a name longer than the format allows.
-    #[error("{} is longer than {MAX_NAME} bytes; give a shorter name", Shown(.0))]
+    #[error("`{}` is longer than {MAX_NAME} bytes; give a shorter name", Shown(.0))]
     LongName(String),
     /// A text longer than ggml reads.
-    #[error("the text of {} is longer than {} MiB; give a shorter one", Shown(.0), MAX_TEXT >> 20)]
+    #[error("a text of `{}` is longer than {} MiB; give a shorter one", Shown(.0), MAX_TEXT >> 20)]
     LongText(String),
+    /// Arrays in arrays in arrays.
+    #[error("`{}` nests arrays deeper than {MAX_DEPTH}; give flatter ones", Shown(.0))]
+    Depth(String),
+    /// An array of a mapped file whose bytes are no longer those that were read.
+    #[error("`{}` is of a file that was changed meanwhile; read that file anew", Shown(.0))]
+    Changed(String),
     /// The alignment is no power of two.
     #[error("{ALIGNMENT_KEY} must be a power of two, as a u32; 32 is usual")]
     Alignment,
     /// Too many dimensions.
-    #[error("tensor {} has {dimensions} dimensions; give at most {MAX_DIMENSIONS}", Shown(name))]
+    #[error("tensor `{}` has {dimensions} dimensions; give at most {MAX_DIMENSIONS}", Shown(name))]
     Dimensions {
         /// The tensor.
         name: String,
@@ -74,7 +89,7 @@ pub enum WriteError {
         dimensions: usize,
     },
     /// A shape that the type cannot have.
-    #[error("tensor {} {problem}; give another shape or type", Shown(name))]
+    #[error("tensor `{}` {problem}; give another shape or type", Shown(name))]
     Shape {
         /// The tensor.
         name: String,
@@ -82,7 +97,7 @@ pub enum WriteError {
         problem: ShapeError,
     },
     /// The data is not what the shape takes.
-    #[error("tensor {} takes {expected} bytes, {given} were given; give whole blocks", Shown(name))]
+    #[error("tensor `{}` takes {expected} bytes, {given} were given; give whole blocks", Shown(name))]
     Data {
         /// The tensor.
         name: String,
@@ -94,6 +109,14 @@ pub enum WriteError {
     /// The system takes no bytes.
     #[error("the file cannot be written")]
     Io(#[from] io::Error),
+    /// The system takes no bytes for the file of that path.
+    #[error("{} cannot be written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
 }
 
 impl Default for Writer {
@@ -157,20 +180,33 @@ impl Writer {
         Ok(out.into_inner())
     }
 
-    /// Writes a new file, or over an old one.
+    /// Writes a new file, or over an old one, which is left as it is where this one cannot be
+    /// written at all.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
-        self.write_to(&mut io::BufWriter::new(File::create(path)?))
+        let (path, plan) = (path.as_ref(), self.plan()?);
+        let written = File::create(path).and_then(|file| self.put(&plan, &mut io::BufWriter::new(file)));
+        written.map_err(|source| WriteError::File { path: path.to_owned(), source })
     }
 
     /// Writes the file from where `out` is. Zeros are skipped over, the last byte is written.
     pub fn write_to(&self, out: &mut (impl Write + Seek)) -> Result<(), WriteError> {
+        Ok(self.put(&self.plan()?, out)?)
+    }
+
+    /// Header and places, if everything can be written.
+    fn plan(&self) -> Result<Plan, WriteError> {
         let alignment = self.checked_alignment()?.into();
-        let places = self.checked(alignment)?;
-        let header = self.header(&places);
-        out.write_all(&header)?;
+        let entries = self.checked_entries()?;
+        let places = self.checked_tensors(alignment)?;
+        Ok(Plan { header: self.header(&entries, &places), places, alignment })
+    }
+
+    fn put(&self, plan: &Plan, out: &mut (impl Write + Seek)) -> io::Result<()> {
+        let Plan { header, places, alignment } = plan;
+        out.write_all(header)?;
         // Bytes that were skipped and that no byte after them has made real yet.
-        let mut skipped = padding(header.len() as u64, alignment);
-        for (tensor, place) in self.tensors.iter().zip(&places) {
+        let mut skipped = padding(header.len() as u64, *alignment);
+        for (tensor, place) in self.tensors.iter().zip(places) {
             match &tensor.data {
                 Some(data) if !data.is_empty() => {
                     skip(out, skipped)?;
@@ -179,26 +215,22 @@ impl Writer {
                 }
                 _ => skipped += place.bytes,
             }
-            skipped += padding(place.bytes, alignment);
+            skipped += padding(place.bytes, *alignment);
         }
         if let Some(before_last) = skipped.checked_sub(1) {
             skip(out, before_last)?;
             out.write_all(&[0])?;
         }
-        Ok(out.flush()?)
+        out.flush()
     }
 
     /// Everything before the data, without padding.
-    fn header(&self, places: &[Place]) -> Vec<u8> {
+    fn header(&self, entries: &[u8], places: &[Place]) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(self.version.to_le_bytes());
         out.extend((self.tensors.len() as u64).to_le_bytes());
         out.extend((self.metadata.len() as u64).to_le_bytes());
-        for (key, value) in &self.metadata {
-            write_text(key, &mut out);
-            out.extend(value.ty().number().to_le_bytes());
-            value.write(&mut out);
-        }
+        out.extend(entries);
         for (tensor, place) in self.tensors.iter().zip(places) {
             write_text(&tensor.name, &mut out);
             out.extend((tensor.shape.len() as u32).to_le_bytes());
@@ -211,12 +243,12 @@ impl Writer {
         out
     }
 
-    /// Where each tensor goes, if everything can be written.
-    fn checked(&self, alignment: u64) -> Result<Vec<Place>, WriteError> {
+    /// The metadata as the file has it, if it can be written.
+    fn checked_entries(&self) -> Result<Vec<u8>, WriteError> {
         if !matches!(self.version, 2 | 3) {
             return Err(WriteError::Version(self.version));
         }
-        let mut seen = HashSet::new();
+        let (mut entries, mut seen) = (Vec::new(), HashSet::new());
         for (key, value) in &self.metadata {
             if !seen.insert(key) {
                 return Err(WriteError::DuplicateKey(key.clone()));
@@ -224,12 +256,16 @@ impl Writer {
             if key.len() > MAX_NAME {
                 return Err(WriteError::LongName(key.clone()));
             }
-            if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) {
-                return Err(WriteError::LongText(key.clone()));
-            }
+            write_text(key, &mut entries);
+            entries.extend(value.ty().number().to_le_bytes());
+            entries.extend_from_slice(&checked_value(key, value)?);
         }
-        seen.clear();
-        let (mut places, mut end) = (Vec::new(), 0u64);
+        Ok(entries)
+    }
+
+    /// Where each tensor goes, if all can be written.
+    fn checked_tensors(&self, alignment: u64) -> Result<Vec<Place>, WriteError> {
+        let (mut places, mut end, mut seen) = (Vec::new(), 0u64, HashSet::new());
         for tensor in &self.tensors {
             let name = || tensor.name.clone();
             if !seen.insert(&tensor.name) {
@@ -274,6 +310,21 @@ impl Planned {
             }
             _ => Ok(expected as u64),
         }
+    }
+}
+
+/// A value as the file has it, which the reader accepts: it has read it.
+fn checked_value(key: &str, value: &Value) -> Result<Bytes, WriteError> {
+    let mut bytes = Vec::new();
+    value.write(&mut bytes);
+    let bytes = Bytes::from(bytes);
+    match cursor::Cursor::new(&bytes).value(value.ty(), &What::Value(key.into())) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(match error.problem {
+            Problem::LongText { .. } => WriteError::LongText(key.to_owned()),
+            Problem::Depth { .. } => WriteError::Depth(key.to_owned()),
+            _ => WriteError::Changed(key.to_owned()),
+        }),
     }
 }
 

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use plumbline_gguf::{
-    ALIGNMENT_KEY, ALL, Array, Model, ShapeError, Type, Value, ValueType, WriteError, Writer,
+    ALIGNMENT_KEY, ALL, Array, MAX_DEPTH, MAX_TEXT, Model, ShapeError, Type, Value, ValueType, WriteError,
+    Writer,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -154,7 +155,8 @@ fn a_file_is_mapped_or_read() {
     assert!(error.to_string().ends_with("absent cannot be read"), "{error}");
 }
 
-/// Ten gigabytes of which the file system stores a few pages.
+/// Ten gigabytes of which the file system stores a few pages: those of Unix do so unasked.
+#[cfg(unix)]
 #[test]
 fn a_large_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,6 +198,17 @@ fn what_cannot_be_written() {
     refused(new().metadata("k".repeat(65_536), 1u8), "65535");
     refused(new().alignment(24), "power of two");
     refused(new().metadata(ALIGNMENT_KEY, 32u64), "as a u32");
+    let text = || Value::from("a".repeat(MAX_TEXT + 1));
+    let texts = |texts: Vec<Value>| Value::from(Array::new(ValueType::String, texts).unwrap());
+    let around = |value: Value| Value::from(Array::new(value.ty(), [value]).unwrap());
+    refused(new().metadata("k", text()), "a text of `k` is longer than 64 MiB");
+    refused(new().metadata("k", texts(vec!["a".into(), text()])), "a text of `k` is longer than 64 MiB");
+    refused(new().metadata("k", around(texts(vec![text()]))), "a text of `k` is longer than 64 MiB");
+    let nested = |depth| (0..depth).fold(Value::from(1u8), |value, _| around(value));
+    assert!(Model::parse(new().metadata("k", nested(MAX_DEPTH)).to_bytes().unwrap()).is_ok());
+    refused(new().metadata("k", nested(MAX_DEPTH + 1)), "`k` nests arrays deeper than 8; give flatter");
+    // Deeper than any stack.
+    refused(new().metadata("k", nested(5_000)), "deeper than 8");
     refused(new().zeros("w", Type::F32, [1]).zeros("w", Type::F32, [1]), "`w` was given twice");
     refused(new().zeros("w", Type::F32, [1; 5]), "5 dimensions");
     refused(new().zeros("w", Type::Q4_0, [33]), "blocks of 32");
@@ -203,4 +216,28 @@ fn what_cannot_be_written() {
     let large = new().zeros("a", Type::I8, [1 << 62]).zeros("b", Type::I8, [1 << 62]);
     let error = large.to_bytes().unwrap_err();
     assert!(matches!(error, WriteError::Shape { problem: ShapeError::TooLarge, .. }), "{error}");
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Writer::new().write(folder.path()).unwrap_err();
+    assert!(
+        error.to_string().ends_with(&format!("{} cannot be written", folder.path().display())),
+        "{error}"
+    );
+    assert!(std::error::Error::source(&error).is_some());
+
+    // What cannot be written does not cost what is there.
+    let path = folder.path().join("model.gguf");
+    fs::write(&path, "kept").unwrap();
+    assert!(matches!(Writer::new().version(1).write(&path), Err(WriteError::Version(1))));
+    assert_eq!(fs::read(&path).unwrap(), b"kept");
+
+    // A file is written over the one that its metadata is mapped from.
+    let words = Array::new(ValueType::String, ["a", "bc"].map(Value::from)).unwrap();
+    Writer::new().metadata("words", words.clone()).write(&path).unwrap();
+    let mapped = Model::open(&path).unwrap().value("words").unwrap().clone();
+    Writer::new().metadata("again", mapped).write(&path).unwrap();
+    assert_eq!(Model::read(&path).unwrap().value("again"), Some(&words.into()));
 }

@@ -3,15 +3,13 @@
 use super::number::aligned;
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use plumbline_gguf::{Array, Entry, Model, Tensor, Type, Value};
+use plumbline_gguf::{Array, Entry, Model, Shown, Tensor, Type, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Elements of an array that are shown.
 const ELEMENTS: usize = 8;
-/// Characters of a name or a text that are shown in a table.
-const WIDTH: usize = 80;
 
 /// Options of `gguf`.
 #[derive(Debug, Args)]
@@ -77,12 +75,12 @@ fn text(file: &Path, model: &Model, metadata: bool) -> String {
 }
 
 fn entry_row(entry: &Entry) -> Vec<String> {
-    vec![shown(entry.key()), type_name(entry.value()), value_text(entry.value())]
+    vec![Shown(entry.key()).to_string(), type_name(entry.value()), value_text(entry.value())]
 }
 
 fn tensor_row(tensor: &Tensor) -> Vec<String> {
     vec![
-        shown(tensor.name()),
+        Shown(tensor.name()).to_string(),
         tensor.ty().to_string(),
         format!("{:?}", tensor.shape()),
         tensor.offset().to_string(),
@@ -124,20 +122,12 @@ fn element_text(value: &Value) -> String {
         Value::I32(value) => value.to_string(),
         Value::F32(value) => format!("{value:?}"),
         Value::Bool(value) => value.to_string(),
-        Value::String(value) => format!("\"{}\"", shown(value)),
+        Value::String(value) => format!("\"{}\"", Shown(value)),
         Value::Array(_) => type_name(value),
         Value::U64(value) => value.to_string(),
         Value::I64(value) => value.to_string(),
         Value::F64(value) => format!("{value:?}"),
     }
-}
-
-/// A text of a file, which can hold anything: what would move the cursor or the lines is
-/// escaped, and the end is left out where it is long.
-fn shown(text: &str) -> String {
-    let short: String = text.chars().take(WIDTH).collect();
-    let more = if short.len() < text.len() { "..." } else { "" };
-    format!("{}{more}", short.escape_debug())
 }
 
 /// How much is of one type.
