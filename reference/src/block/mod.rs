@@ -19,6 +19,7 @@ pub mod quantize;
 mod ternary;
 
 use crate::format::{E8M0, F16, F32};
+pub use k::{pack_scales, pack_scales_and_mins};
 pub use quantize::{Int8Format, Int8Rounding};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
