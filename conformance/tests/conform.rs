@@ -25,7 +25,10 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
+            let causes =
+                std::iter::successors(Some(&*error as &dyn std::error::Error), |error| error.source());
+            let causes: Vec<_> = causes.map(ToString::to_string).collect();
+            eprintln!("error: {}", causes.join(": "));
             ExitCode::from(2)
         }
     }

@@ -22,6 +22,36 @@ fn scale_and_min(s: &[u8], j: usize) -> (i16, i16) {
     (scale.into(), min.into())
 }
 
+/// The field `scales` of Q4_K and Q5_K: scales and mins of six bits, whose higher ones are left out.
+///
+/// The first four of each are bytes of their own, whose two high bits are those of the last four; the
+/// low nibbles of these follow, scale before min.
+#[must_use]
+pub fn pack_scales_and_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    for j in 0..4 {
+        bytes[j] = scales[j] & 63 | scales[j + 4] >> 4 << 6;
+        bytes[j + 4] = mins[j] & 63 | mins[j + 4] >> 4 << 6;
+        bytes[j + 8] = scales[j + 4] & 15 | mins[j + 4] << 4;
+    }
+    bytes
+}
+
+/// The field `scales` of Q3_K: scales of six bits, whose higher ones are left out, as codes: 32 more
+/// than they are.
+///
+/// Byte j of the first eight has the low nibbles of scales j and j + 8; byte j of the last four has
+/// the two high bits of scales j, j + 4, j + 8 and j + 12.
+#[must_use]
+pub fn pack_scales(codes: &[u8; 16]) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    for (j, code) in codes.iter().enumerate() {
+        bytes[j % 8] |= (code & 15) << (j / 8 * 4);
+        bytes[8 + j % 4] |= (code >> 4 & 3) << (j / 4 * 2);
+    }
+    bytes
+}
+
 /// `d * (scales & 15) * q - dmin * (scales >> 4)`, groups of 16.
 pub(super) fn q2_k(block: Block<'_>) -> Unpacked {
     let (scales, qs) = (block.bytes("scales"), block.bytes("qs"));

@@ -9,7 +9,8 @@
 //! mins, with g = j / group. No format needs more than an f64 for that: the value is exact there.
 //!
 //! Source: the layouts are those of ggml (`ggml-common.h`), the meaning that of its
-//! `dequantize_row_*`; both are checked against blocks that ggml wrote and read.
+//! `dequantize_row_*`; both are checked against blocks that ggml wrote and read, of all formats but
+//! Q8_1 and Q8_K.
 
 mod k;
 mod legacy;
@@ -19,6 +20,7 @@ pub mod quantize;
 mod ternary;
 
 use crate::format::{E8M0, F16, F32};
+pub use k::{pack_scales, pack_scales_and_mins};
 pub use nonlinear::{E2M1_DOUBLED, IQ4};
 pub use quantize::{Int8Format, Int8Rounding};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -365,5 +367,5 @@ impl JsonSchema for BlockFormat {
 /// The f32 of a code of E8M0 halved, as ggml has it: `2^(e - 128)`, 255 included.
 fn half_e8m0(e: u64) -> f64 {
     // The format's own 255 is NaN.
-    if e == 255 { f64::from(2f32.powi(127)) } else { E8M0.to_f64(e) / 2.0 }
+    if e == 255 { F32.to_f64(0x7f00_0000) } else { E8M0.to_f64(e) / 2.0 }
 }

@@ -12,6 +12,9 @@
 //!
 //! `amax` is the largest magnitude and `max` the first value that has it. An integer saturates at
 //! -127 and 127, and a NaN, which only `0 * Inf` makes, is 0. Where `amax` is 0, all of the block is.
+//! An `amax` below about 3.7e-37 has no finite inverse: d is 0 and q -127, 0 or 127 by its sign; but
+//! Q8_0 and Q8_1 have zeros alone up to 63 * 2^-149, where `amax / 127` is 0 in f32
+//! ([`block::quantize`](crate::block::quantize) has the table).
 //! A NaN or an infinity among the values makes `d` and `s` NaN and all else 0. A `d` or `s` beyond
 //! f16 is an infinity; so that sums stay finite, `gemv` never reads `s`.
 //!
@@ -20,7 +23,8 @@
 //!
 //! Errors: K that is no multiple of a block's values is refused, never cut off or padded.
 //!
-//! Source: ggml's `quantize_row_q8_0_ref`, `quantize_row_q8_1_ref` and `quantize_row_q8_K_ref`.
+//! Sources: ggml's `quantize_row_q8_0_ref`, `quantize_row_q8_1_ref` and `quantize_row_q8_K_ref`. A
+//! recording of ggml agrees for Q8_0; of the others there is none.
 
 use super::quantize::{evaluate, signature, sources};
 use super::{Inputs, Operation, SignatureError};

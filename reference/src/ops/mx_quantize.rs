@@ -12,8 +12,22 @@
 //!   small that its scale underflows) the factor is 0: every element is a zero of its own sign
 //!   (of the other where `f` is -0).
 //!
-//! A block of zeros has scale code 0 (2^-127 as E8M0, 0 as UE4M3) and zeros with their signs. So
-//! has one whose scale is too small for the format, where elements may still be more than 0 as E8M0.
+//! A block of zeros has scale code 0 and zeros with their signs: 2^-127 as E8M0, and as UE4M3 the
+//! number 0, if `t` is positive and finite. A block whose scale is too small for the format has code 0
+//! too; under E8M0 its elements may still be more than 0.
+//!
+//! No `t` is refused. By `a / 6` in f32, which is 0 up to `a` = 3 * 2^-149, a finite block is:
+//!
+//! | t | `a / 6` is 0 | `a / 6` is above 0 |
+//! |---|---|---|
+//! | 0 | NaN: 0 / 0 | scale 448, `f` = 0: zeros of their own signs |
+//! | -0 | NaN | scale 0, `f` = -0: zeros of the other signs |
+//! | below 0, finite | scale 0, `f` = -0: zeros of the other signs | the same, since no scale is below 0 |
+//! | Inf, -Inf | scale 0, but `f` = 0 * Inf: elements NaN | the same |
+//! | NaN | NaN | NaN |
+//!
+//! An infinite `a`, which `saturate` makes, is above 0; over an infinite `t` it is NaN. Where `f` is
+//! infinite, 448 times a large `t`, finite elements are zeros.
 //!
 //! A NaN scale makes every element of its block the code that encoding a NaN gives, the largest
 //! finite value where the format has no NaN. Under any other scale NaN and infinities are encoded as

@@ -2,7 +2,7 @@
 
 use crate::noise::noise;
 use crate::recorded::row;
-use plumbline_reference::block::BlockFormat;
+use plumbline_reference::block::{BlockFormat, pack_scales, pack_scales_and_mins};
 use plumbline_reference::fast::Simd;
 use plumbline_reference::format::{BF16, F16, F32, Format};
 use plumbline_reference::ops::{BlockConversion, Dequantize, Op, SignatureError};
@@ -67,12 +67,47 @@ fn scales_of_q3_k_have_six_bits() {
     assert_eq!(singles(BlockFormat::Q3K, &bytes), [93.0; 256]);
 }
 
+/// Every code at every place, among others.
 #[test]
-fn an_mxfp4_scale_of_255_is_finite() {
+fn packed_scales_are_read_again() {
+    for code in 0..64 {
+        let numbers: [u8; 16] = std::array::from_fn(|j| (code + 11 * j as u8) % 64);
+        // A seventh and eighth bit are left out.
+        let high = numbers.map(|number| number | 0xc0);
+        let read =
+            |format: BlockFormat, scales: [u8; 12]| format.unpack(&block(format, &[("scales", &scales)]));
+        assert_eq!(
+            read(BlockFormat::Q3K, pack_scales(&high)).scales,
+            numbers.map(|number| i16::from(number) - 32)
+        );
+        let (scales, mins) = (numbers.first_chunk().unwrap(), numbers.last_chunk().unwrap());
+        for format in [BlockFormat::Q4K, BlockFormat::Q5K] {
+            let packed = pack_scales_and_mins(scales, mins);
+            let with_more = pack_scales_and_mins(high.first_chunk().unwrap(), high.last_chunk().unwrap());
+            assert_eq!(packed, with_more);
+            let unpacked = read(format, packed);
+            assert_eq!(unpacked.scales[..8], scales.map(i16::from));
+            assert_eq!(unpacked.mins[..8], mins.map(i16::from));
+        }
+    }
+    // Scale 4 is 63: its low nibble in byte 8, its high bits in byte 0.
+    assert_eq!(
+        pack_scales_and_mins(&[0, 0, 0, 0, 63, 0, 0, 0], &[0; 8])[..9],
+        [0xc0, 0, 0, 0, 0, 0, 0, 0, 0x0f]
+    );
+    assert_eq!(
+        pack_scales(&std::array::from_fn(|j| if j == 9 { 63 } else { 0 }))[..10],
+        [0, 0xf0, 0, 0, 0, 0, 0, 0, 0, 0x30]
+    );
+}
+
+/// 2^127 and no NaN: 1 times it is finite, 2 times it beyond f32.
+#[test]
+fn an_mxfp4_scale_of_255_is_no_nan() {
     let mut bytes = [0x12; 17];
     bytes[0] = 255;
     let values = singles(BlockFormat::Mxfp4, &bytes);
-    assert_eq!(values[..16], [2f32.powi(128); 16].map(|_| 2.0 * 2f32.powi(127)));
+    assert_eq!(values[..16], [f32::INFINITY; 16]);
     assert_eq!(values[16..], [2f32.powi(127); 16]);
     // The smallest: 2^-128 times 1, a subnormal number.
     bytes[0] = 0;

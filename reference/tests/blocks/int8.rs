@@ -35,6 +35,41 @@ fn integers_saturate() {
     }
 }
 
+/// Where 1 / d is infinite the integers are those of the signs; in Q8_0 and Q8_1 a d that is 0 in
+/// f32 makes them 0 before. The factor is 0 in any case, and what is beyond has finite ones.
+#[test]
+fn amax_near_zero() {
+    let limit = 127.0 * 2f32.powi(-128);
+    // Three units of the last place more, and d is still 2^-128.
+    let limit_of_d = f32::from_bits(limit.to_bits() + 3);
+    for to in Int8Format::ALL {
+        let (sign, last) = if to == Int8Format::Q8K { (-1, limit) } else { (1, limit_of_d) };
+        let factor = to.blocks().layout().field("d").1.bytes();
+        let integers_of = |amax: f32| -> [i8; 5] {
+            let bytes = block(to, None, &[amax, -amax, amax / 4.0, -0.0]);
+            let d = &bytes[..factor];
+            // -0 in Q8_K, whose first value is positive.
+            assert!(d.iter().rev().skip(1).all(|&byte| byte == 0) && d[factor - 1] & 0x7f == 0, "{to:?}");
+            assert_eq!(d[factor - 1] == 0x80, to == Int8Format::Q8K, "{to:?}");
+            integers(to.blocks(), &bytes)[..5].try_into().unwrap()
+        };
+        let signs: [i8; 5] = [127, -127, 127, 0, 0].map(|q| sign * q);
+        let below = if to == Int8Format::Q8K { [-127, 127, 0, 0, 0] } else { [0; 5] };
+        assert_eq!(integers_of(f32::from_bits(1)), below, "{to:?}");
+        let below = if to == Int8Format::Q8K { signs } else { [0; 5] };
+        assert_eq!(integers_of(f32::from_bits(63)), below, "{to:?}");
+        assert_eq!(integers_of(f32::from_bits(64)), signs, "{to:?}");
+        assert_eq!(integers_of(last), signs, "{to:?}");
+        // 127 / 4 is 31.75.
+        let finite = block(to, None, &[last.next_up(), 0.0, last.next_up() / 4.0]);
+        assert_eq!(integers(to.blocks(), &finite)[..3], [127, 0, 32].map(|q| sign * q), "{to:?}");
+    }
+    // s = 2^-149 * 127 is 0 in f16 too, with the sign of the sum.
+    let tiny = f32::from_bits(64);
+    assert_eq!(block(Int8Format::Q8_1, None, &[tiny])[..5], [0, 0, 0, 0, 127]);
+    assert_eq!(block(Int8Format::Q8_1, None, &[-tiny])[..5], [0, 0, 0, 0x80, 0x81]);
+}
+
 #[test]
 fn ties_go_where_the_rounding_says() {
     let values = [127.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 126.5, -126.5, 0.49999997, -126.99];

@@ -79,6 +79,108 @@ fn a_fault_makes_a_block_nan() {
     assert_eq!(round_trip(BlockFormat::Mxfp4, &values)[..3], [-(1.5 * 2f32.powi(127)), 0.0, 0.0]);
 }
 
+/// Factors of zeros have the sign of their formula; MXFP4's is the least there is.
+#[test]
+fn zeros() {
+    let begins = |format: BlockFormat, bytes: &[u8]| {
+        assert_eq!(format.quantize(&vec![0.0; format.values()])[..bytes.len()], *bytes, "{format}");
+    };
+    begins(BlockFormat::Q4_0, &[0x00, 0x80, 0x88]);
+    begins(BlockFormat::Q4_1, &[0; 20]);
+    begins(BlockFormat::Q8_0, &[0; 34]);
+    begins(BlockFormat::Q8K, &[0; 292]);
+    begins(BlockFormat::Iq4Xs, &[0x00, 0x80]);
+    begins(BlockFormat::Mxfp4, &[0; 17]);
+}
+
+/// The inverse of a subnormal d is infinite: 0 times it is NaN, whose code is 0, of TQ that of 0.
+#[test]
+fn infinite_inverses() {
+    let tiny = f32::from_bits(1 << 12);
+    let block = |format: BlockFormat| {
+        let mut values = vec![0.0; format.values()];
+        (values[0], values[1]) = (tiny, -tiny);
+        format.quantize(&values)
+    };
+    assert_eq!(block(BlockFormat::Q4_0)[..5], [0x00, 0x80, 0x00, 0x0f, 0x00]);
+    // -tiny is the minimum, which the others are above.
+    assert_eq!(block(BlockFormat::Q4_1)[..7], [0x00, 0x00, 0x00, 0x80, 0xff, 0xf0, 0xff]);
+    let tq2_0 = block(BlockFormat::Tq2_0);
+    assert_eq!((&tq2_0[..3], &tq2_0[64..]), (&[0x56, 0x54, 0x55][..], &[0, 0][..]));
+}
+
+/// The code of MXFP4's factor for a largest magnitude.
+fn mxfp4_factor(amax: f32) -> u8 {
+    let mut values = [0.0; 32];
+    values[7] = -amax;
+    BlockFormat::Mxfp4.quantize(&values)[0]
+}
+
+/// The 200 numbers below each power of two, and those from it on: the logarithm in f32 is that of
+/// the power if it is nearer to it than half of what two f32 are apart there, `1 - 2^-half` of the
+/// power by its series.
+#[test]
+fn the_exponent_of_mxfp4_next_to_powers_of_two() {
+    for k in -126..=128 {
+        let power = ((k + 127) as u32) << 23;
+        let code = |floor: i32| (floor + 125).max(0) as u8;
+        let at = k as f32;
+        let half = (f64::from(at) - f64::from(at.next_down())) / 2.0;
+        let y = half * std::f64::consts::LN_2;
+        let nearest = y - y * y / 2.0;
+        for m in 1..=200 {
+            let carries = f64::from(m) / 2f64.powi(24) < nearest;
+            let amax = f32::from_bits(power - m);
+            assert_eq!(mxfp4_factor(amax), code(k - i32::from(!carries)), "{m} below 2^{k}");
+        }
+        for above in (0..4).filter(|_| k < 128) {
+            assert_eq!(mxfp4_factor(f32::from_bits(power + above)), code(k), "{above} above 2^{k}");
+        }
+    }
+    assert_eq!([0.0, f32::from_bits(1), 2f32.powi(-124).next_up()].map(mxfp4_factor), [0, 0, 1]);
+    assert_eq!([f32::MAX, f32::INFINITY].map(mxfp4_factor), [253, 253]);
+}
+
+/// How many numbers below a power of two count as it.
+#[test]
+fn the_exponent_of_mxfp4_carries() {
+    let table = [
+        (-124, 44),
+        (-64, 44),
+        (-63, 22),
+        (-32, 22),
+        (-31, 11),
+        (-16, 11),
+        (-15, 5),
+        (-8, 5),
+        (-7, 2),
+        (-4, 2),
+        (-3, 1),
+        (-2, 1),
+        (-1, 0),
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (3, 1),
+        (4, 1),
+        (5, 2),
+        (8, 2),
+        (9, 5),
+        (16, 5),
+        (17, 11),
+        (32, 11),
+        (33, 22),
+        (64, 22),
+        (65, 44),
+        (128, 44),
+    ];
+    for (k, count) in table {
+        let power = ((k + 127) as u32) << 23;
+        let carried = (1..=200).take_while(|m| mxfp4_factor(f32::from_bits(power - m)) == (k + 125) as u8);
+        assert_eq!(carried.count(), count, "below 2^{k}");
+    }
+}
+
 /// Any bits at all: no panic.
 #[test]
 fn any_bits_are_quantized() {

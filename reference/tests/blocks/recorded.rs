@@ -83,3 +83,24 @@ fn the_gguf_package_agrees() {
     }
     assert_eq!(quantized, 8);
 }
+
+/// Largest magnitudes just below a power of two that have its exponent in MXFP4, because the
+/// logarithm rounds up to it: the package's recording holds both kinds.
+#[test]
+fn mxfp4_exponents_that_carry_are_recorded() {
+    let file = read("gguf_package");
+    let file = SafeTensors::deserialize(&file).unwrap();
+    let bytes = |name: &str| file.tensor(name).unwrap().data().to_vec();
+    let (source, blocks) = (singles(&bytes("source")), bytes("mxfp4.quantized"));
+    let mut carry = Vec::new();
+    for (values, block) in source.chunks_exact(32).zip(blocks.chunks_exact(17)) {
+        let amax = values.iter().fold(0f32, |max, x| max.max(x.abs()));
+        let exponent = (amax.to_bits() >> 23) as i32 - 127;
+        if amax.next_up().to_bits() << 9 == 0 {
+            carry.push((exponent + 1, i32::from(block[0]) - 125 == exponent + 1));
+        }
+    }
+    let expected =
+        [(-4, true), (-3, true), (-2, true), (-1, false), (0, false), (1, false), (2, false), (3, true)];
+    assert_eq!(carry, expected);
+}

@@ -150,26 +150,55 @@ fn nvfp4_divides_by_six_and_by_the_scale_of_the_tensor() {
 fn nvfp4_by_the_reciprocal_is_another_operation() {
     let [divide, reciprocal] = [MxElementOp::Divide, MxElementOp::Reciprocal]
         .map(|element_op| MxQuantize { element_op, ..MxQuantize::new(F32, NV) });
-    // A factor 3.25: the tie 2.5 * 3.25 by the reciprocal is just above or below it.
-    let ties = [19.5, 0.8125, 2.4375, 4.0625, 5.6875, 8.125, 11.375, 16.25];
-    let (scale, divided) = nvfp4(divide, &ties, 1.0);
-    assert_eq!((scale, divided), (0x45, vec![0x7, 0x0, 0x2, 0x2, 0x4, 0x4, 0x6, 0x6]));
-    let expected: Vec<_> =
-        ties.map(|x| E2M1.encode((x * (1.0 / 3.25f32)).into(), &Policy::default(), 0)).to_vec();
-    assert_eq!(nvfp4(reciprocal, &ties, 1.0), (0x45, expected));
+    // Of the factor 1.875 the reciprocal is above 8/15 in f32, and takes ties up that a quotient has
+    // go down to the even code; 0.5 and 1.75 times the factor it leaves where they are.
+    let x = [11.25, 2.34375, 4.6875, 9.375, -2.34375, 0.9375, 3.28125];
+    let (scale, divided) = nvfp4(divide, &x, 1.0);
+    assert_eq!((scale, &*divided), (0x3f, &[0x7, 0x2, 0x4, 0x6, 0xa, 0x1, 0x4][..]));
+    let (scale, multiplied) = nvfp4(reciprocal, &x, 1.0);
+    assert_eq!((scale, &*multiplied), (0x3f, &[0x7, 0x3, 0x5, 0x7, 0xb, 0x1, 0x4][..]));
+    assert_ne!(divided, multiplied);
 }
 
 #[test]
 fn scales_of_tensors_at_the_edges() {
+    // The codes of 3, -3 and 0; then those of a block of zeros, 0 and -0.
+    type Expected = ((u64, [u64; 3]), (u64, [u64; 2]));
+    let nan = [0x7; 2];
+    let table: [(f32, Expected); 10] = [
+        // 0.5 / 0 is infinite, 448 * 0 no factor; 0 / 0 is NaN.
+        (0.0, ((0x7e, [0x0, 0x8, 0x0]), (0x7f, nan))),
+        // No scale is negative, -Inf becomes 0, and 0 * -0 is -0.
+        (-0.0, ((0x00, [0x8, 0x0, 0x8]), (0x7f, nan))),
+        (f32::NAN, ((0x7f, [0x7; 3]), (0x7f, nan))),
+        // 0 * Inf is NaN.
+        (f32::INFINITY, ((0x00, [0x7; 3]), (0x00, nan))),
+        (f32::NEG_INFINITY, ((0x00, [0x7; 3]), (0x00, nan))),
+        // 0 * -1 is -0.
+        (-1.0, ((0x00, [0x8, 0x0, 0x8]), (0x00, [0x8, 0x0]))),
+        (-f32::from_bits(1), ((0x00, [0x8, 0x0, 0x8]), (0x00, [0x8, 0x0]))),
+        (f32::MIN, ((0x00, [0x8, 0x0, 0x8]), (0x00, [0x8, 0x0]))),
+        (f32::MAX, ((0x00, [0x0, 0x8, 0x0]), (0x00, [0x0, 0x8]))),
+        // 448 * 2^-149 is subnormal, and its reciprocal no f32.
+        (f32::from_bits(1), ((0x7e, [0x7, 0xf, 0x0]), (0x00, [0x0, 0x8]))),
+    ];
     for element_op in [MxElementOp::Divide, MxElementOp::Reciprocal] {
         let op = MxQuantize { element_op, ..MxQuantize::new(F32, NV) };
-        let x = [3.0, -3.0, 0.0];
-        assert_eq!(nvfp4(op, &x, 0.0), (0x7e, vec![0x0, 0x8, 0x0]), "448 * 0 is no factor");
-        assert_eq!(nvfp4(op, &x, f32::INFINITY), (0x00, vec![0x7, 0x7, 0x7]), "0 * inf is NaN");
-        assert_eq!(nvfp4(op, &x, f32::NAN), (0x7f, vec![0x7, 0x7, 0x7]));
-        assert_eq!(nvfp4(op, &x, -1.0), (0x00, vec![0x8, 0x0, 0x8]), "no scale is negative: 0 * -1 is -0");
-        // 448 * 2^-149 is subnormal, and its reciprocal no f32.
-        assert_eq!(nvfp4(op, &x, f32::from_bits(1)), (0x7e, vec![0x7, 0xf, 0x0]));
+        for (t, ((scale, codes), (scale_of_zeros, codes_of_zeros))) in table {
+            assert_eq!(nvfp4(op, &[3.0, -3.0, 0.0], t), (scale, codes.to_vec()), "{t} {element_op:?}");
+            let zeros = nvfp4(op, &[0.0, -0.0], t);
+            assert_eq!(zeros, (scale_of_zeros, codes_of_zeros.to_vec()), "zeros, {t} {element_op:?}");
+        }
+        // A sixth of 3 * 2^-149 is half of the smallest f32, a tie that goes to 0; of more it is not.
+        let [tie, above] = [3, 4].map(f32::from_bits);
+        assert_eq!(nvfp4(op, &[tie], 0.0), (0x7f, vec![0x7]));
+        assert_eq!(nvfp4(op, &[above], 0.0), (0x7e, vec![0x0]));
+        // An infinity that counts: over t it is infinite, or NaN; 448 * t may be infinite, no NaN.
+        let saturate = MxQuantize { non_finite: NonFinite::Saturate, ..op };
+        let x = [f32::NEG_INFINITY, 3.0, -3.0];
+        assert_eq!(nvfp4(saturate, &x, f32::MAX), (0x7e, vec![0xf, 0x0, 0x8]));
+        assert_eq!(nvfp4(saturate, &x, f32::INFINITY), (0x7f, vec![0x7; 3]));
+        assert_eq!(nvfp4(saturate, &x, 0.0), (0x7e, vec![0xf, 0x0, 0x8]));
     }
 }
 

@@ -1,18 +1,6 @@
 //! Integers of 8 bits: Q8_0, Q8_1 and Q8_K.
 //!
-//! `amax` is the largest magnitude, `round` the operation's rounding to an integer; the result is
-//! clamped to -127 to 127, and NaN, which only `0 * Inf` makes, is 0.
-//!
-//! - Q8_0: `d = amax / 127`, `id = 1 / d` (0 for 0), `q = round(x * id)`; `d` is stored as f16 and
-//!   `id` is of the f32.
-//! - Q8_1: the same, and `s = d * sum(q)`, the product of the f32 `d` and the integer rounded to
-//!   f32, then to f16.
-//! - Q8_K: `max` is the first value of the largest magnitude, `iscale = -127 / max`,
-//!   `q = round(iscale * x)`, so that `max` itself becomes -127; `d = 1 / iscale`, in f32; `bsums`
-//!   are the sums of 16 `q` each. If all values are 0, so is everything.
-//!
-//! An `amax` below about 3.7e-37 makes `id` or `iscale` infinite, and the integers those of the signs.
-//! `d` is 0 then, in f16 and in Q8_K, where it is -0 for a positive `max`: the values are zeros.
+//! Formulas and edges are in the documentation of the [module above](super).
 
 use super::{Fields, extreme, reciprocal, write};
 use crate::block::BlockFormat;

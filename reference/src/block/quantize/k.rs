@@ -1,29 +1,10 @@
 //! The k-quants: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K.
 //!
-//! Each group of 16 or 32 values gets a scale, or a scale and a min, by a search; then these are
-//! quantized themselves, and the integers follow anew from what is stored.
-//!
-//! - Q2_K, Q4_K, Q5_K: with n = 15 (Q2_K) or 63, `inverse = n / largest scale` (0 if none is above
-//!   0), a scale is `nearest(inverse * scale)`, and `d = largest scale / n` in f16; mins, whose sign
-//!   is turned, likewise with `dmin`. A group whose `d * scale` is not 0 has
-//!   `q = nearest((x + dmin * min) / (d * scale))`; others keep those of the search.
-//!   The [search](super::search) is that with a min.
-//!
-//!   | | n | first, step, steps | weights | errors |
-//!   |---|---|---|---|---|
-//!   | Q2_K | 3 | -0.5, 0.1, 15 | `abs(x)` | magnitudes |
-//!   | Q4_K | 15 | -1, 0.1, 20 | `sqrt(sum x^2 / 32) + abs(x)` | squares |
-//!   | Q5_K | 31 | -0.5, 0.1, 15 | `sqrt(sum x^2 / 32) + abs(x)` | squares |
-//!
-//! - Q3_K, Q6_K: with n = 32 or 128 and `max` the first scale of the largest magnitude,
-//!   `inverse = -n / max`, a scale is `nearest(inverse * scale)` from -n to n - 1, and
-//!   `d = 1 / inverse` in f16. `q = nearest(x / (d * scale))` where `d * scale` is not 0.
-//!   The search is one at a time for Q3_K, with n = 4; symmetric for Q6_K, with n = 32. Where all
-//!   scales are 0, or below 1e-15 in Q6_K, all of Q6_K's block is 0, and the bytes of Q3_K's `d` and
-//!   scales are.
+//! Formulas and edges are in the documentation of the [module above](super).
 
 use super::search::{NEGLIGIBLE, WithMin, nearest, one_at_a_time, symmetric};
 use super::{Fields, extreme};
+use crate::block::{pack_scales, pack_scales_and_mins};
 
 /// Two bits of each code: 32 bytes hold 128 values, each byte one of every 32.
 pub(super) fn two_bits(codes: &[u8]) -> [u8; 64] {
@@ -58,34 +39,36 @@ fn codes(quants: &[i32], offset: i32) -> Vec<u8> {
 }
 
 /// A block with mins before it is packed.
-struct WithMins {
-    scales: Vec<u8>,
-    mins: Vec<u8>,
+struct WithMins<const GROUPS: usize> {
+    scales: [u8; GROUPS],
+    mins: [u8; GROUPS],
     codes: Vec<u8>,
 }
 
 /// Numbers that are not negative as integers up to n: the integers, and the factor.
-fn up_to(n: u8, numbers: &[f32]) -> (Vec<u8>, f32) {
+fn up_to<const GROUPS: usize>(n: u8, numbers: [f32; GROUPS]) -> ([u8; GROUPS], f32) {
     let largest = numbers.iter().fold(0.0, |max, &x| if x > max { x } else { max });
     let inverse = if largest > 0.0 { f32::from(n) / largest } else { 0.0 };
-    let integers = numbers.iter().map(|x| nearest(inverse * x).clamp(0, n.into()) as u8);
-    (integers.collect(), largest / f32::from(n))
+    let integers = numbers.map(|x| nearest(inverse * x).clamp(0, n.into()) as u8);
+    (integers, largest / f32::from(n))
 }
 
-/// Writes `d` and `dmin`; scales and mins go up to n.
-fn with_mins(
+/// Writes `d` and `dmin`; scales and mins, of as many groups, go up to n.
+fn with_mins<const GROUPS: usize>(
     x: &[f32],
     search: &WithMin,
-    group: usize,
     n: u8,
     weights: impl Fn(&[f32]) -> Vec<f32>,
     block: &mut Fields<'_>,
-) -> WithMins {
+) -> WithMins<GROUPS> {
+    let group = 256 / GROUPS;
     let mut quants = [0; 256];
-    let groups = x.chunks_exact(group).zip(quants.chunks_exact_mut(group));
-    let found = groups.map(|(x, quants)| search.search(x, &weights(x), quants));
-    let (scales, mins): (Vec<_>, Vec<_>) = found.map(|(scale, min)| (scale, -min)).unzip();
-    let ((scales, d), (mins, dmin)) = (up_to(n, &scales), up_to(n, &mins));
+    let (mut scales, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
+    for (j, (x, quants)) in x.chunks_exact(group).zip(quants.chunks_exact_mut(group)).enumerate() {
+        let (scale, min) = search.search(x, &weights(x), quants);
+        (scales[j], mins[j]) = (scale, -min);
+    }
+    let ((scales, d), (mins, dmin)) = (up_to(n, scales), up_to(n, mins));
     let (d, dmin) = (block.f16("d", d), block.f16("dmin", dmin));
     for (j, (x, quants)) in x.chunks_exact(group).zip(quants.chunks_exact_mut(group)).enumerate() {
         let scale = d * f32::from(scales[j]);
@@ -103,7 +86,7 @@ fn with_mins(
 pub(super) fn q2_k(x: &[f32], block: &mut Fields<'_>) {
     let search = WithMin { n: 3, first: -0.5, step: 0.1, steps: 15, squares: false };
     let magnitudes = |x: &[f32]| x.iter().map(|x| x.abs()).collect();
-    let WithMins { scales, mins, codes } = with_mins(x, &search, 16, 15, magnitudes, block);
+    let WithMins { scales, mins, codes } = with_mins::<16>(x, &search, 15, magnitudes, block);
     block.set("scales", scales.iter().zip(&mins).map(|(scale, min)| scale | min << 4));
     block.set("qs", two_bits(&codes));
 }
@@ -115,30 +98,17 @@ fn above_mean(x: &[f32]) -> Vec<f32> {
     x.iter().map(|x| mean + x.abs()).collect()
 }
 
-/// Eight scales and eight mins of 6 bits in 12 bytes: the first four of each are bytes of their
-/// own, whose two high bits are those of the last four; the low nibbles of these follow, scale
-/// before min.
-fn scales_and_mins(scales: &[u8], mins: &[u8]) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    for j in 0..4 {
-        bytes[j] = scales[j] | scales[j + 4] >> 4 << 6;
-        bytes[j + 4] = mins[j] | mins[j + 4] >> 4 << 6;
-        bytes[j + 8] = scales[j + 4] & 15 | mins[j + 4] << 4;
-    }
-    bytes
-}
-
 pub(super) fn q4_k(x: &[f32], block: &mut Fields<'_>) {
     let search = WithMin { n: 15, first: -1.0, step: 0.1, steps: 20, squares: true };
-    let WithMins { scales, mins, codes } = with_mins(x, &search, 32, 63, above_mean, block);
-    block.set("scales", scales_and_mins(&scales, &mins));
+    let WithMins { scales, mins, codes } = with_mins(x, &search, 63, above_mean, block);
+    block.set("scales", pack_scales_and_mins(&scales, &mins));
     block.set("qs", nibbles(&codes));
 }
 
 pub(super) fn q5_k(x: &[f32], block: &mut Fields<'_>) {
     let search = WithMin { n: 31, first: -0.5, step: 0.1, steps: 15, squares: true };
-    let WithMins { scales, mins, codes } = with_mins(x, &search, 32, 63, above_mean, block);
-    block.set("scales", scales_and_mins(&scales, &mins));
+    let WithMins { scales, mins, codes } = with_mins(x, &search, 63, above_mean, block);
+    block.set("scales", pack_scales_and_mins(&scales, &mins));
     block.set("qh", bits(&codes, 4));
     block.set("qs", nibbles(&codes));
 }
@@ -157,18 +127,12 @@ fn again(x: &[f32], n: i32, d: f32, scales: &[i32], quants: &mut [i32]) {
 }
 
 /// The sixteen scales of a block.
-fn scales_of(x: &[f32], quants: &mut [i32], search: impl Fn(&[f32], &mut [i32]) -> f32) -> Vec<f32> {
-    x.chunks_exact(16).zip(quants.chunks_exact_mut(16)).map(|(x, quants)| search(x, quants)).collect()
-}
-
-/// The low nibbles of 16 codes of 6 bits in eight bytes, their high bits in four.
-fn six_bits(codes: &[u8]) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    for (j, code) in codes.iter().enumerate() {
-        bytes[j % 8] |= (code & 15) << (j / 8 * 4);
-        bytes[8 + j % 4] |= (code >> 4) << (j / 4 * 2);
+fn scales_of(x: &[f32], quants: &mut [i32], search: impl Fn(&[f32], &mut [i32]) -> f32) -> [f32; 16] {
+    let mut scales = [0.0; 16];
+    for (scale, (x, quants)) in scales.iter_mut().zip(x.chunks_exact(16).zip(quants.chunks_exact_mut(16))) {
+        *scale = search(x, quants);
     }
-    bytes
+    scales
 }
 
 pub(super) fn q3_k(x: &[f32], block: &mut Fields<'_>) {
@@ -177,9 +141,9 @@ pub(super) fn q3_k(x: &[f32], block: &mut Fields<'_>) {
     let max = extreme(&scales);
     if max != 0.0 {
         let inverse = -32.0 / max;
-        let integers: Vec<_> = scales.iter().map(|x| nearest(inverse * x).clamp(-32, 31)).collect();
+        let integers = scales.map(|x| nearest(inverse * x).clamp(-32, 31));
         let d = block.f16("d", 1.0 / inverse);
-        block.set("scales", six_bits(&codes(&integers, 32)));
+        block.set("scales", pack_scales(&integers.map(|scale| (scale + 32) as u8)));
         again(x, 4, d, &integers, &mut quants);
     }
     let codes = codes(&quants, 4);

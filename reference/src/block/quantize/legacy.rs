@@ -1,12 +1,6 @@
 //! Blocks of 32 with one factor: Q4_0, Q4_1, Q5_0, Q5_1.
 //!
-//! - Q4_0, Q5_0: with n = 8 or 16 and `max` the first value of the largest magnitude, `d = max / -n`,
-//!   so that `max` itself becomes code 0; `id = 1 / d` (0 for 0), and the code is
-//!   `trunc(x * id + (n + 0.5))`, from 0 to 2 n - 1.
-//! - Q4_1, Q5_1: with n = 15 or 31, `d = (max - min) / n`, `id = 1 / d` (0 for 0), and the code is
-//!   `trunc((x - min) * id + 0.5)`, from 0 to n. `m` is `min`, which of two zeros is the first.
-//!
-//! `id` is of the f32 `d`, not of the f16 that is stored.
+//! Formulas and edges are in the documentation of the [module above](super).
 
 use super::{Fields, extreme, reciprocal};
 

@@ -1,18 +1,6 @@
 //! Nibbles that are looked up: IQ4_NL, IQ4_XS and ggml's MXFP4.
 //!
-//! - IQ4: an entry of the table of 16 is that nearest to a number, the larger of two. With `max` the
-//!   first value of the largest magnitude of a group of 32 (below 1e-15: scale 0), inverse scales to
-//!   try are `1 / (-max / -127)` and then `(-127 + i) / max` for i from -7 to 7, taken as in the
-//!   symmetric [search](super::search), with terms `((x * x) * q) * x` and `((x * x) * q) * q` of an
-//!   entry q.
-//! - IQ4_NL: the scale found is `d`, in f16; the entries are those nearest to `x * (1 / scale)`, of
-//!   the f32, 0 for a scale of 0.
-//! - IQ4_XS: with `max` the first scale of the largest magnitude, `d = -max / 32`, a scale is
-//!   `nearest(1 / d * scale)` from -32 to 31, and entries are those nearest to
-//!   `1 / (d * scale) * x`, of the f32 `d`, 0 for 0.
-//! - MXFP4: `e = floor(log2(amax)) + 125`, the logarithm rounded to f32, from 0; 0 if all values
-//!   are. The entry is the first of those for which `abs(entry * 2^(e - 128) - x)` is least, product
-//!   and difference in f32.
+//! Formulas and edges are in the documentation of the [module above](super).
 
 use super::legacy::nibbles;
 use super::search::{NEGLIGIBLE, Sums, best_inverse, nearest};
@@ -80,10 +68,26 @@ pub(super) fn iq4_xs(x: &[f32], block: &mut Fields<'_>) {
     block.set("qs", qs);
 }
 
+/// `floor(log2(x))` of a positive normal number, the logarithm correctly rounded to f32: the
+/// exponent, and one more where the logarithm rounds up to it. 0 and subnormals give at most -126.
+///
+/// `2^k * (1 - m / 2^24)` has the logarithm `k - m / (2^24 ln 2)`, to first order. That is k in f32
+/// if the distance is less than half of what two f32 are apart there: `2^(i - 24)`, where i is the
+/// exponent of the integer part of the logarithm's magnitude. So m is at most `2^i ln 2`, and the
+/// second order is too small to matter.
+fn floor_log2(x: f32) -> i32 {
+    const MOST: [u32; 7] = [0, 1, 2, 5, 11, 22, 44];
+    let exponent = (x.to_bits() >> 23) as i32 - 127;
+    let m = 0x0080_0000 - (x.to_bits() & 0x007f_ffff);
+    let integer_part = if exponent < 0 { -1 - exponent } else { exponent };
+    // Between -1 and 1 a logarithm is never rounded to an integer that it is not.
+    let most = integer_part.checked_ilog2().map_or(0, |i| MOST[i as usize]);
+    exponent + i32::from(m <= most)
+}
+
 pub(super) fn mxfp4(x: &[f32], block: &mut Fields<'_>) {
     let x: Vec<_> = x.iter().map(|x| if x.is_nan() { 0.0 } else { x.clamp(f32::MIN, f32::MAX) }).collect();
-    let amax = extreme(&x).abs();
-    let e = if amax == 0.0 { 0 } else { ((f64::from(amax).log2() as f32).floor() + 125.0) as u8 };
+    let e = (floor_log2(extreme(&x).abs()) + 125).max(0) as u8;
     let scale = half_e8m0(e.into()) as f32;
     let entry = |x: &f32| {
         let error = |entry: usize| (f32::from(E2M1_DOUBLED[entry]) * scale - x).abs();

@@ -1,32 +1,6 @@
 //! Searches for a group's scale: least squares over a few candidates.
 //!
-//! Products are from left to right, w is a value's weight, q its integer, `max` the first value of
-//! the largest magnitude of the group. A group whose `max` is below 1e-15 in magnitude counts as
-//! zeros in the first two: its scale is 0, and its codes.
-//!
-//! **Symmetric**, q from -n to n - 1, `w = x * x`: candidates for an inverse scale are `-n / max` and
-//! then `-(n + 0.1 * i) / max` for i from -9 to 9 without 0; `q = nearest(inverse * x)`. The first is
-//! taken with `scale = sum w x q / sum w q q` (0 for 0); a later one instead if `sum w q q > 0` and
-//! `(sum w x q)^2 > best * sum w q q`, where `best` is `scale * sum w x q` of the one taken last.
-//!
-//! **One at a time**, the same integers and weights: with the same start, each q in turn is replaced
-//! by `q' = nearest(x * qq / xq)`, where `xq` and `qq` are those two sums less the value's own terms,
-//! if `xq > 0` and the sums with the new terms have `qq' > 0` and `xq'^2 * qq > xq^2 * qq'`, the sums
-//! from before on the right; up to five times over all, until nothing changes.
-//!
-//! **With a min**, q from 0 to n: `min` begins as the smallest value, or 0 if that is above it; if the
-//! largest is the same, the scale is 0. The first candidate is `inverse = n / (max - min)` of the
-//! largest value, `scale = 1 / inverse`, `q = nearest(inverse * (x - min))`, and its error is
-//! `sum w ((scale * q + min) - x)^2`, or that of magnitudes. The others are
-//! `inverse = ((first + step * i) + n) / (max - min)` for i from 0 to `steps`; their q are from the
-//! min taken last, their scale and min are of least squares:
-//!
-//! - `D = W * sum w q q - (sum w q)^2` with `W = sum w` and `X = sum w x`,
-//! - `scale = (W * sum w q x - X * sum w q) / D`,
-//! - `min = (sum w q q * X - sum w q * sum w q x) / D`; if that is above 0, it is 0 and
-//!   `scale = sum w q x / sum w q q`.
-//!
-//! One is taken if D > 0 and its error is less than that of the one taken last.
+//! Formulas and edges are in the documentation of the [module above](super).
 
 use super::extreme;
 

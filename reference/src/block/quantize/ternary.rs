@@ -1,7 +1,6 @@
 //! Three values: TQ1_0 and TQ2_0.
 //!
-//! `d` is the largest magnitude, in f16; `id = 1 / d` of the f32 (0 for 0); the integer is
-//! `x * id` rounded to the nearest, ties away from zero, from -1 to 1.
+//! Formulas and edges are in the documentation of the [module above](super).
 
 use super::k::two_bits;
 use super::{Fields, extreme, reciprocal};
