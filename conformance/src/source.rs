@@ -112,7 +112,8 @@ impl Case {
         let field = |name: &str, i| [Step::Key(name.into()), Step::Index(i)];
         let mut inputs: Vec<Input> = Vec::with_capacity(spec.inputs.len());
         for (i, input) in spec.inputs.iter().enumerate() {
-            let resolved = resolve_input(input, inputs.first(), &place.file, recordings);
+            let resolved = resolve_input(input, inputs.first(), &place.file, recordings)
+                .and_then(|resolved| check_blocks(&spec.op, i, input, resolved));
             inputs.push(resolved.map_err(|why| place.error(Some(&spec.name), &field("inputs", i), &why))?);
         }
         let types: Vec<_> = inputs.iter().map(Input::ty).collect();
@@ -296,6 +297,21 @@ impl Input {
             Self::Given(_) | Self::Rows(_) => true,
             Self::Generated { has_shape, .. } => *has_shape,
         }
+    }
+}
+
+/// Requires blocks whose format is known to be those that the operation takes: others of the same
+/// size would give a result too.
+fn check_blocks(op: &Op, i: usize, spec: &TensorSpec, input: Input) -> Result<Input, String> {
+    let known = match &input {
+        Input::Rows(rows) => Some(rows.format()),
+        Input::Given(_) | Input::Generated { .. } => spec.blocks,
+    };
+    match (known, op.input_blocks(i)) {
+        (Some(known), Some(taken)) if known != taken => {
+            Err(format!("blocks: these are blocks of {known}, and {} takes {taken} here", op.name()))
+        }
+        _ => Ok(input),
     }
 }
 

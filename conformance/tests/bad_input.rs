@@ -404,6 +404,7 @@ fn what_is_wrong_with_blocks_or_a_refusal_is_said() {
         ("dtype: u8", "dtype: f32", &["inputs[0]", "the bytes of blocks are u8, not f32"]),
         ("[q4_K]", "[q4_k]", &["unknown block format `q4_k`"]),
         ("blocks: $format, ", "", &["because: the reference says"]),
+        ("blocks: $format", "blocks: q8_K", &["inputs[0]", "blocks of q8_K, and gemv takes q4_K here"]),
         ("[300]", "[256]", &["refused", "the inputs fit gemv"]),
         ("${format}", "${formats}", &["`$formats` is not a dimension"]),
         ("of ${format}\"", "of ${format\"", &["`${format` is not a dimension"]),

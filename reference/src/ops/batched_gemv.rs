@@ -55,6 +55,10 @@ impl Operation for BatchedGemv {
         Ok(vec![Tensor::from_bytes(ty, self.of_row().products(inputs, path))?])
     }
 
+    fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
+        self.of_row().input_blocks(input)
+    }
+
     fn has_fast_path(&self) -> bool {
         self.of_row().has_loop()
     }

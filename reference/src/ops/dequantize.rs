@@ -149,6 +149,10 @@ impl Operation for Dequantize {
         Ok(vec![Tensor::from_bytes(ty, y)?])
     }
 
+    fn input_blocks(&self, _: usize) -> Option<BlockFormat> {
+        Some(self.from)
+    }
+
     fn has_fast_path(&self) -> bool {
         self.narrowing().is_some()
     }

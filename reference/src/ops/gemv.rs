@@ -160,6 +160,10 @@ impl Gemv {
     /// The products of all rows with all vectors: `y[m, n]`.
     pub(super) fn products(&self, inputs: &[Tensor], path: Path) -> Vec<u8> {
         let (n, m) = (inputs[0].shape()[0], self.vectors(&inputs[1]));
+        if n * m == 0 {
+            // Without a look at vectors, which may be long.
+            return Vec::new();
+        }
         let w = inputs[0].packed();
         let x = inputs[1].packed();
         let row_bytes = w.len().checked_div(n).unwrap_or(0);
@@ -328,6 +332,10 @@ impl Operation for Gemv {
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let ty = TensorType::new(F32, &inputs[0].shape()[..1]);
         Ok(vec![Tensor::from_bytes(ty, self.products(inputs, path))?])
+    }
+
+    fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
+        if input == 0 { Some(self.weights) } else { self.activations.blocks() }
     }
 
     fn has_fast_path(&self) -> bool {

@@ -37,6 +37,7 @@ pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
 pub use signature::SignatureError;
 
+use crate::block::BlockFormat;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,12 @@ pub trait Operation {
 
     /// The outputs. Called with inputs that fit the signature.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
+
+    /// The format of the GGML blocks that an input consists of, if it does.
+    fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
+        let _ = input;
+        None
+    }
 
     /// Whether [`Path::Simd`] is a path of its own.
     fn has_fast_path(&self) -> bool {
@@ -119,6 +126,12 @@ macro_rules! operations {
                 let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
                 self.signature(&types)?;
                 Ok(match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }?)
+            }
+
+            /// See [`Operation::input_blocks`].
+            #[must_use]
+            pub fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
+                match self { $(Self::$Type(op) => op.input_blocks(input),)* }
             }
 
             /// See [`Operation::has_fast_path`].
