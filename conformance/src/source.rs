@@ -168,7 +168,9 @@ impl Case {
     /// File and line of the case.
     #[must_use]
     pub fn origin(&self) -> String {
-        format!("{}:{}", self.place.file.display(), self.line)
+        let file = self.place.file.display();
+        // A model has no lines.
+        if self.line == 0 { file.to_string() } else { format!("{file}:{}", self.line) }
     }
 
     /// Who computes the right outputs; `None` where the case itself holds them, or there are none.
