@@ -36,8 +36,8 @@ pub struct CaseSpec {
     /// What the case is about, and a link if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Dimensions to combine. `$name` in `op`, `inputs` and `expect` stands for the
-    /// value of dimension `name`, and `${name}` for it within a longer text. Dimensions combine
+    /// Dimensions to combine. `$name` in `op`, `inputs`, `expect` and `refused` stands for
+    /// the value of dimension `name`, and `${name}` for it within a longer text. Dimensions combine
     /// in alphabetical order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub matrix: BTreeMap<String, Vec<Scalar>>,

@@ -1,6 +1,9 @@
 //! A case that has been checked, and what it is built into: inputs and the right
 //! outputs.
 
+mod blocks;
+mod check;
+
 use crate::adapter::Playback;
 use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, TensorSpec};
 use crate::generate::{Request, generate};
@@ -10,9 +13,10 @@ use crate::recording::Recordings;
 use crate::seed;
 use crate::strides;
 use crate::weights::Rows;
+use blocks::{check_blocks, resolve_rows, shape_in_elements};
+use check::{check_criterion, check_output_strides, check_product, check_refused, check_size, check_span};
 use plumbline_reference::block::BlockFormat;
-use plumbline_reference::ops::Op;
-use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorType};
+use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorError, TensorType};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -34,7 +38,7 @@ pub struct Case {
     pub(crate) place: Place,
     line: usize,
     inputs: Vec<Input>,
-    expected: Option<Vec<Expected>>,
+    expected: Option<Vec<Right>>,
     /// The last build and its seed, as long as some trial holds it: the trials of a case
     /// follow one another.
     built: Arc<Mutex<(u64, Weak<Built>)>>,
@@ -85,6 +89,33 @@ pub enum Values {
     },
     /// None: the criterion itself says what is right.
     Derived,
+}
+
+/// A right output as a case gives it.
+#[derive(Clone, Debug)]
+struct Right {
+    values: Given,
+    ty: TensorType,
+    criterion: Criterion,
+    nan: Option<NanJudge>,
+}
+
+#[derive(Clone, Debug)]
+enum Given {
+    Values(Values),
+    /// This code, everywhere. It becomes a tensor when the case is built.
+    All(u64),
+}
+
+impl Right {
+    fn build(&self) -> Result<Expected, TensorError> {
+        let Self { values, ty, criterion, nan } = self.clone();
+        let values = match values {
+            Given::Values(values) => values,
+            Given::All(code) => Values::Dense(Tensor::from_fn(ty.clone(), Evaluation::fastest(), |_| code)?),
+        };
+        Ok(Expected { values, ty, criterion, nan, computed: false })
+    }
 }
 
 /// A case made concrete.
@@ -247,7 +278,8 @@ impl Case {
         }
 
         let expected = match &self.expected {
-            Some(expected) => expected.clone(),
+            Some(expected) => (expected.iter().map(Right::build).collect::<Result<_, _>>())
+                .map_err(|error| failed(&[Step::Key("expect".into())], error.to_string()))?,
             None if self.spec.judge.is_of_products() => {
                 let derived = |ty: TensorType| Expected {
                     values: Values::Derived,
@@ -299,21 +331,6 @@ impl Input {
             Self::Given(_) | Self::Rows(_) => true,
             Self::Generated { has_shape, .. } => *has_shape,
         }
-    }
-}
-
-/// Requires blocks whose format is known to be those that the operation takes: others of the same
-/// size would give a result too.
-fn check_blocks(op: &Op, i: usize, spec: &TensorSpec, input: Input) -> Result<Input, String> {
-    let known = match &input {
-        Input::Rows(rows) => Some(rows.format()),
-        Input::Given(_) | Input::Generated { .. } => spec.blocks,
-    };
-    match (known, op.input_blocks(i)) {
-        (Some(known), Some(taken)) if known != taken => {
-            Err(format!("blocks: these are blocks of {known}, and {} takes {taken} here", op.name()))
-        }
-        _ => Ok(input),
     }
 }
 
@@ -378,57 +395,6 @@ fn resolve_input(
     Ok(Input::Given(strides::lay_out(given, strides.as_deref())?))
 }
 
-/// Rows of a GGUF file, where the case asks for them.
-fn resolve_rows(spec: &TensorSpec, file: &Path, recordings: &mut Recordings) -> Result<Option<Rows>, String> {
-    let model = spec
-        .file
-        .as_deref()
-        .filter(|model| model.extension().is_some_and(|it| it.eq_ignore_ascii_case("gguf")));
-    let Some(model) = model else {
-        return match spec.rows {
-            Some(_) => Err("`rows` goes with a GGUF file".to_owned()),
-            None => Ok(None),
-        };
-    };
-    let TensorSpec { dtype, shape, blocks, tensor, bits, generate, seed, lanes, strides, .. } = spec;
-    let alone =
-        bits.is_none() && generate.is_none() && seed.is_none() && lanes.is_none() && strides.is_none();
-    let (Some(tensor), true, DType::U8, None) = (tensor, alone, dtype, shape) else {
-        return Err(
-            "a tensor of a GGUF file has `dtype: u8`, `file`, `tensor`, perhaps `blocks` and `rows`, and \
-                    nothing else"
-                .to_owned(),
-        );
-    };
-    let rows = recordings.rows(&beside(file, model), tensor, spec.rows)?;
-    match blocks {
-        Some(format) if *format != rows.format() => {
-            Err(format!("blocks: tensor `{tensor}` is {} in the file, not {format}", rows.format()))
-        }
-        _ => Ok(Some(rows)),
-    }
-}
-
-/// The shape of an input. That of blocks is written in values.
-fn shape_in_elements(spec: &TensorSpec) -> Result<Option<Vec<usize>>, String> {
-    let Some(format) = spec.blocks else { return Ok(spec.shape.clone()) };
-    if spec.dtype != DType::U8 {
-        return Err(format!("blocks: the bytes of blocks are u8, not {}", spec.dtype));
-    }
-    match spec.shape.as_deref() {
-        Some([outer @ .., k]) if k % format.values() == 0 => {
-            Ok(Some([outer, &[k / format.values(), format.bytes()]].concat()))
-        }
-        Some([.., k]) => {
-            let values = format.values();
-            Err(format!(
-                "shape: blocks of {format} hold {values} values each, and {k} is no multiple of that"
-            ))
-        }
-        _ => Err("`blocks` needs `shape`, whose last dimension counts values".to_owned()),
-    }
-}
-
 fn resolve_expected(
     spec: &ExpectSpec,
     ty: Option<&TensorType>,
@@ -436,33 +402,32 @@ fn resolve_expected(
     default: Criterion,
     file: &Path,
     recordings: &mut Recordings,
-) -> Result<Expected, String> {
+) -> Result<Right, String> {
     let ExpectSpec { shape, bits, all, file: recorded, tensor, values, at, judge, nan, .. } = spec;
     if spec.dtype != dtype {
         return Err(format!("dtype is {}, the operation gives {dtype}", spec.dtype));
     }
     let path = recorded.as_deref().map(|recorded| beside(file, recorded));
-    let bits = match (bits, all) {
-        (Some(_), Some(_)) => return Err("`bits` and `all` say the same; leave one of them out".to_owned()),
-        (bits, None) => bits.clone(),
-        (None, Some(code)) => {
-            let own = TensorType::new(dtype, shape.as_deref().ok_or("`all` needs `shape`")?);
-            check_size(&own)?;
-            Some(vec![code.clone(); own.elements().map_err(|error| error.to_string())?])
-        }
-    };
-    let (values, own) = match (&bits, path, tensor, values, at) {
-        (Some(bits), None, None, None, None) => {
+    if bits.is_some() && all.is_some() {
+        return Err("`bits` and `all` say the same; leave one of them out".to_owned());
+    }
+    let (values, own) = match (bits, all, path, tensor, values, at) {
+        (Some(bits), None, None, None, None, None) => {
             let tensor = literal(dtype, shape.as_deref(), bits)?;
             let own = tensor.ty().clone();
-            (Values::Dense(tensor), own)
+            (Given::Values(Values::Dense(tensor)), own)
         }
-        (None, Some(path), Some(tensor), None, None) => {
+        (None, Some(code), None, None, None, None) => {
+            let own = TensorType::new(dtype, shape.as_deref().ok_or("`all` needs `shape`")?);
+            check_size(&own)?;
+            (Given::All(dtype.parse_hex(code).map_err(|why| format!("all: {why}"))?), own)
+        }
+        (None, None, Some(path), Some(tensor), None, None) => {
             let tensor = recordings.tensor(&path, tensor, dtype, shape.as_deref())?;
             let own = tensor.ty().clone();
-            (Values::Dense(tensor), own)
+            (Given::Values(Values::Dense(tensor)), own)
         }
-        (None, Some(path), None, Some(values), Some(at)) => {
+        (None, None, Some(path), None, Some(values), Some(at)) => {
             let shape = shape.as_ref().ok_or("the sparse form needs `shape`, that of the whole output")?;
             let own = TensorType::new(dtype, shape.as_slice());
             let (values, at) =
@@ -477,7 +442,7 @@ fn resolve_expected(
             if let Some(outside) = at.iter().find(|&&position| position >= elements) {
                 return Err(format!("position {outside} is outside shape {shape:?}"));
             }
-            (Values::Sparse { at, values }, own)
+            (Given::Values(Values::Sparse { at, values }), own)
         }
         _ => {
             return Err(
@@ -488,12 +453,15 @@ fn resolve_expected(
     if let Some(ty) = ty.filter(|ty| **ty != own) {
         return Err(format!("has shape {:?}, the operation gives {:?}", own.shape, ty.shape));
     }
-    let given = match &values {
-        Values::Dense(tensor) | Values::Sparse { values: tensor, .. } => Some(tensor),
-        Values::Derived => None,
+    let is_stray = |code: &u64| code & !dtype.code_mask() != 0;
+    let stray = match &values {
+        Given::Values(Values::Dense(tensor) | Values::Sparse { values: tensor, .. }) => {
+            tensor.codes().find(is_stray)
+        }
+        Given::Values(Values::Derived) => None,
+        Given::All(code) => Some(*code).filter(is_stray),
     };
-    if let Some(stray) = given.into_iter().flat_map(Tensor::codes).find(|code| code & !dtype.code_mask() != 0)
-    {
+    if let Some(stray) = stray {
         return Err(format!("{} has padding bits set, which no right output has", dtype.hex(stray)));
     }
     let criterion = judge.unwrap_or(default);
@@ -502,7 +470,7 @@ fn resolve_expected(
         return Err("`bound`, `explained` and `freivalds` say what is right themselves; leave out `expect`"
             .to_owned());
     }
-    Ok(Expected { values, ty: own, criterion, nan: *nan, computed: false })
+    Ok(Right { values, ty: own, criterion, nan: *nan })
 }
 
 /// A path of a case file, relative to the file.
@@ -523,111 +491,5 @@ fn literal(dtype: DType, shape: Option<&[usize]>, bits: &[String]) -> Result<Ten
 /// More lanes than any vector has.
 const MAX_LANES: usize = 1024;
 
-/// Bytes of the largest tensor that a case may ask for: several copies are held at once.
-const MAX_CASE_BYTES: usize = 1 << 30;
-
-fn check_size(ty: &TensorType) -> Result<(), String> {
-    let fits = ty.elements().is_ok_and(|elements| elements * ty.dtype.bytes() <= MAX_CASE_BYTES);
-    let shape = &ty.shape;
-    let limit = MAX_CASE_BYTES >> 30;
-    if fits {
-        Ok(())
-    } else {
-        Err(format!(
-            "shape {shape:?} of {} needs more than {limit} GiB, the largest tensor of a case",
-            ty.dtype
-        ))
-    }
-}
-
-/// Requires an exact product where the criterion judges those.
-fn check_product(spec: &CaseSpec) -> Result<(), String> {
-    let is_judged = match (&spec.op, spec.judge) {
-        (_, criterion) if !criterion.is_of_products() => true,
-        (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
-        (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
-        (Op::BatchedGemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
-        _ => false,
-    };
-    if is_judged {
-        return Ok(());
-    }
-    Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv` and \
-         `batched_gemv`"
-        .to_owned())
-}
-
-/// Requires inputs that the reference refuses for the reason given, and nothing that says what a
-/// result would be.
-fn check_refused(spec: &CaseSpec, types: &[TensorType], shaped: bool) -> Result<(), String> {
-    let Some(refusal) = &spec.refused else { return Ok(()) };
-    let has_result = spec.expect.is_some()
-        || spec.output_strides.is_some()
-        || spec.against != Against::Definition
-        || spec.judge != Criterion::default();
-    if has_result {
-        return Err("there is no result to expect or judge; leave out what is said of one".to_owned());
-    }
-    if !shaped {
-        return Err("every input needs a `shape`".to_owned());
-    }
-    for output in &refusal.outputs {
-        check_size(&TensorType::new(output.dtype, output.shape.as_slice()))?;
-    }
-    match spec.op.signature(types) {
-        Ok(_) => Err(format!("the inputs fit {}", spec.op.name())),
-        Err(error) if !refusal.because.is_empty() && error.to_string().contains(&refusal.because) => Ok(()),
-        Err(error) => Err(format!("because: the reference says `{error}`; write words of that")),
-    }
-}
-
-/// Requires strides that an input can have, and memory for them.
-fn check_span(ty: &TensorType, strides: &[usize]) -> Result<(), String> {
-    let why = |why| format!("strides: {why}");
-    strides::check(ty, strides, true).map_err(why)?;
-    let span = ty.span(strides).unwrap_or(usize::MAX);
-    check_size(&TensorType::new(ty.dtype, [span])).map_err(why)
-}
-
-/// Requires strides that the outputs can have, as far as their shapes are known. The error
-/// comes with its field.
-fn check_output_strides(
-    spec: &CaseSpec,
-    outputs: Option<&Vec<TensorType>>,
-) -> Result<(), (Vec<Step>, String)> {
-    let (Some(all), Some(outputs)) = (&spec.output_strides, outputs) else { return Ok(()) };
-    let field = Step::Key("output_strides".into());
-    if all.len() != outputs.len() {
-        let (given, op) = (all.len(), spec.op.name());
-        let why = format!(
-            "strides of {given} outputs given, {op} gives {}; write null for one without gaps",
-            outputs.len()
-        );
-        return Err((vec![field], why));
-    }
-    for (i, (strides, ty)) in all.iter().zip(outputs).enumerate() {
-        let Some(strides) = strides else { continue };
-        let span = || check_size(&TensorType::new(ty.dtype, [ty.span(strides).unwrap_or(usize::MAX)]));
-        strides::check(ty, strides, false)
-            .and_then(|()| span())
-            .map_err(|why| (vec![field.clone(), Step::Index(i)], why))?;
-    }
-    Ok(())
-}
-
-fn check_criterion(criterion: Criterion) -> Result<(), String> {
-    // Written so that NaN does not pass. Looser ones accept a zero for anything.
-    match criterion {
-        Criterion::BitExact | Criterion::Bound | Criterion::Explained | Criterion::Freivalds => Ok(()),
-        Criterion::Ulp(n) if (0.0..=1e6).contains(&n) => Ok(()),
-        Criterion::Ulp(_) => Err("a tolerance in ulp is a number from 0 to 1e6".to_owned()),
-        Criterion::Allclose { rtol, atol }
-            if (0.0..1.0).contains(&rtol) && (0.0..=f64::MAX).contains(&atol) =>
-        {
-            Ok(())
-        }
-        Criterion::Allclose { .. } => {
-            Err("the tolerance rtol is from 0 to less than 1, atol is finite and not negative".to_owned())
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use super::bits::Random;
 use super::product::{numbers, orders, simpler_orders};
 use super::sample::Sample;
 use crate::case::Class;
-use crate::generate::{Request, generate};
+use crate::generate::{GenerateError, Request, generate};
 use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{BF16, F16, F32};
@@ -89,7 +89,7 @@ pub(super) fn is_exact(op: &Op) -> bool {
 }
 
 /// Every reading of blocks.
-pub(super) fn dequantizes() -> Vec<Op> {
+pub(super) fn block_dequantizes() -> Vec<Op> {
     let to = BlockFormat::ALL.into_iter().flat_map(|from| [F32, F16, BF16].map(|to| (from, to)));
     to.flat_map(|(from, to)| BlockConversion::ALL.map(|conversion| Dequantize { from, to, conversion }))
         .map(Op::from)
@@ -155,14 +155,14 @@ pub(super) fn shapes(op: &Op) -> BoxedStrategy<Vec<usize>> {
     }
 }
 
-/// The codes of every input.
-pub(super) fn fill(op: &Op, shape: &[usize], seed: u64) -> Vec<Vec<u64>> {
+/// The codes of every input. An error says that a class does not fit an input.
+pub(super) fn fill(op: &Op, shape: &[usize], seed: u64) -> Result<Vec<Vec<u64>>, GenerateError> {
     let mut random = Random::new(seed);
     let inputs = inputs(op).unwrap_or_default();
     let codes = inputs.iter().enumerate().map(|(i, input)| {
         let ty = input.ty(shape);
         let Some(format) = input.blocks else {
-            return numbers(F32, ty.shape.iter().product(), &mut random);
+            return Ok(numbers(F32, ty.shape.iter().product(), &mut random));
         };
         let class = match random.below(8) {
             0..=3 => Class::Blocks,
@@ -181,9 +181,7 @@ pub(super) fn fill(op: &Op, shape: &[usize], seed: u64) -> Vec<Vec<u64>> {
             input: i,
             others: &[],
         };
-        // The class fits its input, whose shape is small.
-        let mut codes: Vec<_> =
-            generate(&request).map_or_else(|_| Vec::new(), |tensor| tensor.codes().collect());
+        let mut codes: Vec<_> = generate(&request)?.codes().collect();
         let blocks = codes.len() / format.bytes();
         if blocks > 0 && random.below(6) == 0 {
             // One block among zeros.
@@ -191,7 +189,7 @@ pub(super) fn fill(op: &Op, shape: &[usize], seed: u64) -> Vec<Vec<u64>> {
             let zeros = codes.iter_mut().enumerate().filter(|(at, _)| at / format.bytes() != there);
             zeros.for_each(|(_, code)| *code = 0);
         }
-        codes
+        Ok(codes)
     });
     codes.collect()
 }

@@ -161,7 +161,7 @@ fn all_ways() -> Vec<MxQuantize> {
     MxFormat::ALL.into_iter().flat_map(ways).collect()
 }
 
-pub(super) fn any_quantize() -> BoxedStrategy<Op> {
+pub(super) fn any_mx_quantize() -> BoxedStrategy<Op> {
     (select(all_ways()), select(&SOURCES[..]), select(&NON_FINITE[..]), any::<bool>(), policies())
         .prop_map(|(op, from, non_finite, packed, policy)| {
             let packed = packed && op.format.layout().packs();
@@ -170,7 +170,7 @@ pub(super) fn any_quantize() -> BoxedStrategy<Op> {
         .boxed()
 }
 
-pub(super) fn simple_quantizations() -> Vec<Op> {
+pub(super) fn mx_quantizes() -> Vec<Op> {
     let all = all_ways().into_iter().flat_map(|usual| {
         let sources = SOURCES.map(|from| MxQuantize { from, ..usual });
         let non_finite = NON_FINITE.map(|non_finite| MxQuantize { non_finite, ..usual });
@@ -180,7 +180,7 @@ pub(super) fn simple_quantizations() -> Vec<Op> {
     all.map(Op::from).collect()
 }
 
-pub(super) fn dequantizations() -> Vec<Op> {
+pub(super) fn mx_dequantizes() -> Vec<Op> {
     let mut all = Vec::new();
     for format in MxFormat::ALL {
         let layout = format.layout();

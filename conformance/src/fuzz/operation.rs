@@ -1,9 +1,9 @@
 //! Strategies over the parameters of operations.
 
-use super::blocks::{any_batched_gemv, any_gemv, dequantizes, simple_batched_gemvs, simple_gemvs};
-use super::mx::{any_quantize, dequantizations, simple_quantizations};
+use super::blocks::{any_batched_gemv, any_gemv, block_dequantizes, simple_batched_gemvs, simple_gemvs};
+use super::mx::{any_mx_quantize, mx_dequantizes, mx_quantizes};
 use super::product::{any_gemm, instructions, simple_gemms};
-use super::quantize::{int8_quantizations, quantizations};
+use super::quantize::{block_quantizes, int8_quantizes};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy};
 use plumbline_reference::ops::{
     Absmax, AbsmaxNan, Cast, Classify, Decode, DeviceScaledCast, FormatInfo, Granularity, Op, ScaleOp,
@@ -34,13 +34,13 @@ pub(super) const KINDS: [Kind; 17] = [
     Kind { name: "absmax", any: any_absmax, simple: simple_absmaxes },
     Kind { name: "device_scaled_cast", any: any_device_scaled_cast, simple: simple_device_scaled_casts },
     Kind { name: "scaled_decode", any: any_scaled_decode, simple: simple_scaled_decodes },
-    Kind { name: "mx_quantize", any: any_quantize, simple: simple_quantizations },
-    Kind { name: "mx_dequantize", any: || select(dequantizations()).boxed(), simple: dequantizations },
+    Kind { name: "mx_quantize", any: any_mx_quantize, simple: mx_quantizes },
+    Kind { name: "mx_dequantize", any: || select(mx_dequantizes()).boxed(), simple: mx_dequantizes },
     Kind { name: "mma", any: || select(instructions()).boxed(), simple: instructions },
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
-    Kind { name: "quantize", any: || select(quantizations()).boxed(), simple: quantizations },
-    Kind { name: "int8_quantize", any: || select(int8_quantizations()).boxed(), simple: int8_quantizations },
-    Kind { name: "dequantize", any: || select(dequantizes()).boxed(), simple: dequantizes },
+    Kind { name: "quantize", any: || select(block_quantizes()).boxed(), simple: block_quantizes },
+    Kind { name: "int8_quantize", any: || select(int8_quantizes()).boxed(), simple: int8_quantizes },
+    Kind { name: "dequantize", any: || select(block_dequantizes()).boxed(), simple: block_dequantizes },
     Kind { name: "gemv", any: any_gemv, simple: simple_gemvs },
     Kind { name: "batched_gemv", any: any_batched_gemv, simple: simple_batched_gemvs },
 ];

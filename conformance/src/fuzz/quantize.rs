@@ -6,12 +6,12 @@ use plumbline_reference::block::{BlockFormat, Int8Format, Int8Rounding};
 use plumbline_reference::ops::{Int8Quantize, Op, Quantize};
 
 /// Every `quantize`.
-pub(super) fn quantizations() -> Vec<Op> {
+pub(super) fn block_quantizes() -> Vec<Op> {
     BlockFormat::ALL.into_iter().map(|to| Quantize { to }.into()).collect()
 }
 
 /// Every `int8_quantize`.
-pub(super) fn int8_quantizations() -> Vec<Op> {
+pub(super) fn int8_quantizes() -> Vec<Op> {
     let roundings = || [None].into_iter().chain(Int8Rounding::ALL.map(Some));
     let all = Int8Format::ALL
         .into_iter()

@@ -7,6 +7,7 @@ use super::shape::shapes;
 use super::shrink::Shrinking;
 use super::target::Scope;
 use super::{blocks, mx, product, quantize};
+use crate::generate::GenerateError;
 use crate::generate::unit;
 use crate::seed::{hash, mix};
 use plumbline_reference::format::Format;
@@ -55,22 +56,22 @@ impl<'a> Samples<'a> {
         Ok(simple[(0..simple.len()).new_tree(runner)?.current()].clone())
     }
 
-    fn fill(&self, op: Op, shape: Vec<usize>, pattern: Pattern, seed: u64) -> Sample {
+    fn fill(&self, op: Op, shape: Vec<usize>, pattern: Pattern, seed: u64) -> Result<Sample, GenerateError> {
         if product::inputs(&op).is_some() {
             let codes = product::fill(&op, &shape, seed);
-            return Sample { op, shape, codes };
+            return Ok(Sample { op, shape, codes });
         }
         if mx::inputs(&op).is_some() {
             let codes = mx::fill(&op, &shape, seed);
-            return Sample { op, shape, codes };
+            return Ok(Sample { op, shape, codes });
         }
         if let Some(format) = quantize::format(&op) {
             let codes = vec![quantize::fill(format, shape.iter().product(), seed)];
-            return Sample { op, shape, codes };
+            return Ok(Sample { op, shape, codes });
         }
         if blocks::is_of_blocks(&op) {
-            let codes = blocks::fill(&op, &shape, seed);
-            return Sample { op, shape, codes };
+            let codes = blocks::fill(&op, &shape, seed)?;
+            return Ok(Sample { op, shape, codes });
         }
         let parts = Parts::of(&op);
         let mut random = Random::new(seed);
@@ -89,7 +90,7 @@ impl<'a> Samples<'a> {
         let is_there = [parts.from.is_some(), parts.scaled, parts.stochastic];
         let codes = [x, scales, words.collect()].into_iter().zip(is_there);
         let codes = codes.filter_map(|(codes, is_there)| is_there.then_some(codes)).collect();
-        Sample { op, shape, codes }
+        Ok(Sample { op, shape, codes })
     }
 }
 
@@ -165,6 +166,7 @@ impl<'a> Strategy for Samples<'a> {
         let shape = shapes.new_tree(runner)?.current();
         let pattern = patterns().new_tree(runner)?.current();
         let seed = any::<u64>().new_tree(runner)?.current();
-        Ok(Shrinking::new(self.scope, self.fill(op, shape, pattern, seed)))
+        let sample = self.fill(op, shape, pattern, seed).map_err(|error| error.to_string())?;
+        Ok(Shrinking::new(self.scope, sample))
     }
 }

@@ -199,8 +199,9 @@ impl<'a> Search<'a> {
                 let seed = mix(self.seed, iteration / EPOCH);
                 self.samples = Samples::new(&self.target.scope, self.target.kind, seed);
             }
-            // The strategies here reject nothing.
-            let Ok(tree) = self.samples.new_tree(&mut runner(mix(!self.seed, iteration))) else { continue };
+            // The strategies here reject nothing. One that does would look as if it found nothing.
+            let tree = self.samples.new_tree(&mut runner(mix(!self.seed, iteration)));
+            let tree = tree.unwrap_or_else(|why| panic!("{}: no sample: {why}", self.target.name));
             let original = tree.current();
             if self.target.fails(&original) {
                 let sample = shrink(tree, |sample| self.target.fails(sample));

@@ -20,10 +20,13 @@
 //!   for each k, 8 times the product of the factors' magnitudes, each counted as 1 at least.
 //!
 //! What is not promised, and not judged: sums for which the magnitudes of that last product add up
-//! to 2^127, since partial products may leave the range of f32. Of NaN and infinities only what is
-//! the same however products are grouped: a NaN among the factors or activations of an element gives
-//! NaN; an infinity gives no finite number. (Zero times infinity is NaN for those who decode first, and
-//! not for those who add up integers first.)
+//! to 2^127, since partial products may leave the range of f32. Addends that are 0 count here: where
+//! d is 0, `d * (sum of p * x)` is NaN if the sum leaves the range. Nor is anything promised of those
+//! that flush subnormal numbers to zero, factors or products: they may be beyond the bound. Of NaN and
+//! infinities only what is the same however products are grouped: a NaN among the factors or
+//! activations of an element gives NaN; an infinity gives NaN or the exact infinity, and where the exact
+//! value is NaN no finite number. (Zero times infinity is NaN for those who decode first, and not for
+//! those who add up integers first.)
 //!
 //! The sums that Q8_1 and Q8_K store are no part of this: they are never read.
 
@@ -36,6 +39,7 @@ use plumbline_reference::block::{BlockFormat, Unpacked};
 use plumbline_reference::format::{F32, Policy, Value};
 use plumbline_reference::ops::{Gemv, Op};
 use rayon::prelude::*;
+use std::borrow::Cow;
 
 /// Unit roundoff of f32, to nearest.
 const U: f64 = 1.0 / (1u64 << 24) as f64;
@@ -70,7 +74,7 @@ impl<'a> BlockProduct<'a> {
             return Judged::of_nothing();
         }
         let n = self.inputs[0].shape()[0];
-        let weights = Rows::of(&self.inputs[0], Some(self.gemv.weights), n);
+        let weights = Rows::of(&self.inputs[0], self.gemv.weights, n);
         let vectors = Rows::of(&self.inputs[1], self.gemv.activations.blocks(), self.m);
         let k = weights.bytes_per_row / self.gemv.weights.bytes() * self.gemv.weights.values();
         // The same positions for every backend, others for other inputs.
@@ -82,10 +86,15 @@ impl<'a> BlockProduct<'a> {
             let right = F32.encode(exact.value(), &Policy::IEEE, 0);
             let got = actual.code(position);
             let judged = |ok, ratio, unbounded| bound::Judged { position, right, got, ok, ratio, unbounded };
-            match error(&weights.row(n), &vectors.row(m)) {
+            match error((self.gemv.weights, &weights.blocks(n)), &vectors.row(m)) {
                 Error::Nan => (judged(F32.decode(got).is_nan(), None, false), false),
                 Error::NotFinite => {
-                    (judged(!matches!(F32.decode(got), Value::Finite { .. }), None, false), true)
+                    let ok = match F32.decode(got) {
+                        Value::Nan { .. } => true,
+                        Value::Infinite { .. } => exact.value().is_nan() || got == right,
+                        Value::Finite { .. } => false,
+                    };
+                    (judged(ok, None, false), true)
                 }
                 Error::Within(error) => {
                     let (ok, ratio) = accepts(F32, right, got, &exact, error);
@@ -97,41 +106,56 @@ impl<'a> BlockProduct<'a> {
         let mut guarantee = sample.guarantee();
         let infinite = not_finite.into_iter().filter(|&is| is).count();
         if infinite > 0 {
-            guarantee += &format!("; {infinite} with an infinite factor, which must not be finite");
+            guarantee +=
+                &format!("; {infinite} with an infinite factor, which must be NaN or the right infinity");
         }
         of_elements(judged, guarantee)
     }
 }
 
-/// Rows of blocks or of f32.
-struct Rows<'a> {
-    format: Option<BlockFormat>,
-    bytes: std::borrow::Cow<'a, [u8]>,
+/// Rows of a tensor, in a format.
+struct Rows<'a, F> {
+    format: F,
+    bytes: Cow<'a, [u8]>,
     bytes_per_row: usize,
 }
 
-impl<'a> Rows<'a> {
-    fn of(tensor: &'a Tensor, format: Option<BlockFormat>, rows: usize) -> Self {
+impl<'a, F> Rows<'a, F> {
+    fn of(tensor: &'a Tensor, format: F, rows: usize) -> Self {
         let bytes = tensor.packed();
         Self { format, bytes_per_row: bytes.len().checked_div(rows).unwrap_or(0), bytes }
     }
 
+    fn bytes(&self, row: usize) -> &[u8] {
+        &self.bytes[row * self.bytes_per_row..][..self.bytes_per_row]
+    }
+}
+
+impl Rows<'_, BlockFormat> {
+    fn blocks(&self, row: usize) -> Vec<Unpacked> {
+        unpacked(self.format, self.bytes(row))
+    }
+}
+
+/// `None` stands for f32.
+impl Rows<'_, Option<BlockFormat>> {
     fn row(&self, row: usize) -> Row {
-        let bytes = &self.bytes[row * self.bytes_per_row..][..self.bytes_per_row];
+        let bytes = self.bytes(row);
         match self.format {
             None => {
                 let numbers = bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes).into());
                 Row::Numbers(numbers.collect())
             }
-            Some(format) => {
-                let blocks = bytes.chunks_exact(format.bytes()).map(|block| format.unpack(block));
-                Row::Blocks(format, blocks.collect())
-            }
+            Some(format) => Row::Blocks(format, unpacked(format, bytes)),
         }
     }
 }
 
-/// A row taken apart.
+fn unpacked(format: BlockFormat, bytes: &[u8]) -> Vec<Unpacked> {
+    bytes.chunks_exact(format.bytes()).map(|block| format.unpack(block)).collect()
+}
+
+/// A row of activations taken apart.
 enum Row {
     Numbers(Vec<f64>),
     Blocks(BlockFormat, Vec<Unpacked>),
@@ -142,11 +166,14 @@ impl Row {
     fn reals(&self) -> Vec<f64> {
         match self {
             Self::Numbers(numbers) => numbers.clone(),
-            Self::Blocks(_, blocks) => {
-                blocks.iter().flat_map(|block| [block.d, block.m.unwrap_or(0.0)]).collect()
-            }
+            Self::Blocks(_, blocks) => factors(blocks).collect(),
         }
     }
+}
+
+/// The factors of blocks.
+fn factors(blocks: &[Unpacked]) -> impl Iterator<Item = f64> {
+    blocks.iter().flat_map(|block| [block.d, block.m.unwrap_or(0.0)])
 }
 
 /// What is subtracted from a stored quant.
@@ -165,23 +192,22 @@ const fn offset(format: BlockFormat) -> f64 {
 enum Error {
     /// It must be NaN.
     Nan,
-    /// It must be NaN or infinite.
+    /// It must be NaN or the exact infinity, or of no number where the exact value is NaN.
     NotFinite,
     /// Infinite where sums may leave f32's range.
     Within(f64),
 }
 
-fn error(w: &Row, x: &Row) -> Error {
-    let reals = [w.reals(), x.reals()].concat();
+fn error((format, blocks): (BlockFormat, &[Unpacked]), x: &Row) -> Error {
+    let reals: Vec<_> = factors(blocks).chain(x.reals()).collect();
     if reals.iter().any(|real| real.is_nan()) {
         return Error::Nan;
     }
     if reals.iter().any(|real| real.is_infinite()) {
         return Error::NotFinite;
     }
-    let Row::Blocks(format, blocks) = w else { return Error::Within(f64::INFINITY) };
-    let offset = offset(*format);
-    let (mut addends, mut sum, mut reach) = (0u32, 0.0, 0.0);
+    let offset = offset(format);
+    let (mut addends, mut sum, mut reach, mut range) = (0u32, 0.0, 0.0, 0.0);
     for k in 0..blocks.len() * format.values() {
         let (block, j) = (&blocks[k / format.values()], k % format.values());
         let group = j / block.group;
@@ -204,20 +230,24 @@ fn error(w: &Row, x: &Row) -> Error {
             (&[block.d, scale, offset], offset != 0.0),
             (&min, block.m.is_some()),
         ] {
-            let magnitude = product(factors);
-            if is_there && magnitude != 0.0 {
+            if !is_there {
+                continue;
+            }
+            let (magnitude, reaching) = (product(factors), reaching(factors));
+            range += reaching;
+            if magnitude != 0.0 {
                 addends += 1;
                 sum += magnitude;
-                reach += reaching(factors);
+                reach += reaching;
             }
         }
     }
+    let n = (f64::from(addends) + OTHERS) * U;
+    if range >= 2f64.powi(127) || n >= 0.5 {
+        return Error::Within(f64::INFINITY);
+    }
     if addends == 0 {
         return Error::Within(0.0);
-    }
-    let n = (f64::from(addends) + OTHERS) * U;
-    if reach >= 2f64.powi(127) || n >= 0.5 {
-        return Error::Within(f64::INFINITY);
     }
     let underflow = UNDERFLOWS * 2f64.powi(-150) * reach;
     // This arithmetic is f64's, whose own roundings the slack is for.

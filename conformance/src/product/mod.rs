@@ -58,7 +58,7 @@ fn of_elements(judged: Vec<bound::Judged>, mut guarantee: String) -> Judged {
     let unbounded = judged.iter().filter(|element| element.unbounded).count();
     let ratios = judged.iter().filter_map(|element| element.ratio);
     if unbounded > 0 {
-        guarantee += &format!("; {unbounded} whose sums may leave f32's range and are not bounded");
+        guarantee += &format!(", but for {unbounded} whose sums may leave f32's range and are not bounded");
     }
     let mostly_unbounded = 2 * unbounded > judged.len();
     Judged {

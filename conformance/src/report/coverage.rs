@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+/// Backends that refuse inputs by their operation's signature, as the loader of cases does.
+const OURS: [&str; 2] = ["cpu", "cuda"];
+
 /// Counts over a run, and what is missing from it.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Coverage {
@@ -16,8 +19,8 @@ pub struct Coverage {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Elements compared.
     pub elements: usize,
-    /// Calls whose inputs did not fit and were rightly refused.
-    pub refusals: usize,
+    /// Calls whose inputs did not fit and were rightly refused, by backend.
+    pub refusals: BTreeMap<String, usize>,
     /// Seconds.
     pub seconds: f64,
     /// Trials by backend with variant, then by operation.
@@ -38,7 +41,9 @@ impl Coverage {
         for verdict in verdicts {
             *coverage.outcomes.entry(verdict.outcome).or_default() += 1;
             coverage.elements += verdict.elements;
-            coverage.refusals += usize::from(verdict.refusal && verdict.outcome == Outcome::Pass);
+            if verdict.refusal && verdict.outcome == Outcome::Pass {
+                *coverage.refusals.entry(verdict.backend.clone()).or_default() += 1;
+            }
             let backend = format!("{}/{}", verdict.backend, verdict.variant);
             *coverage.trials.entry(backend).or_default().entry(verdict.op.name().to_owned()).or_default() +=
                 1;
@@ -69,10 +74,24 @@ impl Coverage {
         }
     }
 
-    /// Whether anything was judged at all.
+    /// Whether nothing was compared. Refusals alone show nothing of what a backend computes.
     #[must_use]
     pub fn is_vacuous(&self) -> bool {
-        self.elements + self.refusals == 0 && self.exit_code() == 0
+        self.elements == 0 && self.exit_code() == 0
+    }
+
+    /// Whom refusals judge.
+    fn describe_refusals(&self) -> Vec<String> {
+        let of = |ours: bool| -> Vec<_> {
+            let there = self.refusals.iter().filter(|(backend, _)| OURS.contains(&backend.as_str()) == ours);
+            there.map(|(backend, count)| format!("{backend} {count}")).collect()
+        };
+        let lines = [
+            (of(false), "inputs that do not fit were refused"),
+            (of(true), "the same, by the check that their cases are made with, which says nothing of them"),
+        ];
+        let there = lines.into_iter().filter(|(backends, _)| !backends.is_empty());
+        there.map(|(backends, what)| format!("{}: {what}", backends.join(", "))).collect()
     }
 }
 
@@ -119,15 +138,17 @@ fn alone(verdicts: &[Verdict]) -> BTreeMap<&'static str, usize> {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trials: usize = self.outcomes.values().sum();
-        let refusals = match self.refusals {
-            0 => String::new(),
-            refusals => format!(", {refusals} refusals"),
-        };
         let Self { elements, seconds, .. } = self;
-        writeln!(f, "covered: {trials} trials, {elements} elements{refusals} in {seconds:.1} s")?;
+        writeln!(f, "covered: {trials} trials, {elements} elements in {seconds:.1} s")?;
         for (backend, operations) in &self.trials {
             let operations: Vec<_> = operations.iter().map(|(op, count)| format!("{op} {count}")).collect();
             writeln!(f, "  {backend:<18} {}", operations.join(", "))?;
+        }
+        if !self.refusals.is_empty() {
+            writeln!(f, "refusals:")?;
+            for line in self.describe_refusals() {
+                writeln!(f, "  {line}")?;
+            }
         }
         if !self.explained.is_empty() {
             writeln!(f, "explained by:")?;
@@ -149,5 +170,24 @@ impl fmt::Display for Coverage {
             .map(|&outcome| format!("{} {outcome}", self.count(outcome)))
             .collect();
         write!(f, "result: {}", counts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_whom_they_judge_and_do_not_stand_for_a_comparison() {
+        let refusals = [("cpu", 3), ("cuda", 2), ("mine", 1)].map(|(name, count)| (name.to_owned(), count));
+        let passed = BTreeMap::from([(Outcome::Pass, 6)]);
+        let coverage = Coverage { outcomes: passed, refusals: refusals.into(), ..Coverage::default() };
+        assert!(coverage.is_vacuous());
+        let text = coverage.to_string();
+        assert!(
+            text.contains("  mine 1: inputs that do not fit were refused\n  cpu 3, cuda 2: the same,"),
+            "{text}"
+        );
+        assert!(!Coverage { elements: 1, ..coverage }.is_vacuous());
     }
 }

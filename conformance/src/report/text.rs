@@ -1,6 +1,6 @@
 //! A failure as text.
 
-use crate::judge::{Element, OutputVerdict};
+use crate::judge::{Element, OutputVerdict, Scalar};
 use crate::verdict::{Outcome, Verdict};
 use plumbline_reference::DType;
 use plumbline_reference::ops::Op;
@@ -113,7 +113,12 @@ fn element(label: &str, element: &Element, line: &mut impl FnMut(&str, &str)) {
     let coordinates =
         if element.coordinates.len() > 1 { format!(" {:?}", element.coordinates) } else { String::new() };
     line(label, &format!("element {}{coordinates}: {}", element.index, element.fault));
-    for inputs in element.inputs.chunk_by(|a, b| [a, b].iter().all(|input| input.dtype == DType::U8)) {
+    // `x` of `x[3]`.
+    let tensor = |input: &Scalar| input.name.split('[').next().map(str::to_owned);
+    let in_a_line = |a: &Scalar, b: &Scalar| {
+        [a, b].iter().all(|input| input.dtype == DType::U8) && tensor(a) == tensor(b)
+    };
+    for inputs in element.inputs.chunk_by(in_a_line) {
         match inputs {
             [input] => line("", &format!("{:<12} {}", input.name, input.value)),
             // Of blocks, so many that they are written as bytes.
@@ -131,9 +136,14 @@ fn element(label: &str, element: &Element, line: &mut impl FnMut(&str, &str)) {
 
 #[cfg(test)]
 mod tests {
-    use super::brief;
+    use super::{brief, failed_output};
+    use crate::case::{Criterion, NanJudge};
+    use crate::judge::{Context, judge};
+    use crate::source::{Expected, Values};
+    use plumbline_reference::block::BlockFormat;
     use plumbline_reference::format::{E4M3FN, F32, Policy, Rounding};
-    use plumbline_reference::ops::Cast;
+    use plumbline_reference::ops::{Activations, Cast, Gemv, Op};
+    use plumbline_reference::{DType, Path, Tensor, TensorType};
 
     #[test]
     fn an_operation_is_written_as_in_a_case_file() {
@@ -141,5 +151,32 @@ mod tests {
         assert_eq!(brief(&cast.into()), "{cast: {from: f32, to: e4m3fn}}");
         let up = cast.with_policy(Policy { rounding: Rounding::Up, ..Policy::default() });
         assert_eq!(brief(&up.into()), "{cast: {from: f32, rounding: up, to: e4m3fn}}");
+    }
+
+    #[test]
+    fn bytes_of_each_input_are_under_its_own_name() {
+        let bytes = |shape: &[usize], byte: u8| {
+            let bytes = vec![byte; shape.iter().product()];
+            Tensor::from_bytes(TensorType::new(DType::U8, shape), bytes).unwrap()
+        };
+        let op = Op::from(Gemv::new(BlockFormat::Q4_0, Activations::Q8_0));
+        let inputs = [bytes(&[1, 1, 18], 0x11), bytes(&[1, 34], 0x22)];
+        let right = op.evaluate(&inputs, Path::Definition).unwrap().remove(0);
+        let wrong = Tensor::from_codes(right.ty().clone(), &[right.code(0) ^ 1 << 22]).unwrap();
+        let expected = Expected {
+            ty: right.ty().clone(),
+            values: Values::Dense(right),
+            criterion: Criterion::BitExact,
+            nan: None,
+            computed: true,
+        };
+        let verdict = judge(Context::new(&op, &inputs, NanJudge::Bits), 0, &expected, &wrong);
+        let text = failed_output(&verdict);
+        let named = |name: &str| -> Vec<_> {
+            let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
+            lines.map(|rest| rest.split(']').next_back().unwrap().trim().to_owned()).collect()
+        };
+        assert_eq!(named("w["), [["11"; 18].join(" ")], "{text}");
+        assert_eq!(named("x["), [["22"; 32].join(" "), ["22"; 2].join(" ")], "{text}");
     }
 }

@@ -5,6 +5,7 @@ mod blocks;
 mod cast;
 mod cpu;
 mod product;
+mod quantize;
 
 use blocks::FaultyBlocks;
 pub use cast::cast_465_to_nan;
@@ -13,6 +14,7 @@ use cpu::Faulty;
 use plumbline_gpu::Defect;
 use plumbline_reference::Backend;
 use product::FaultyProduct;
+use quantize::FaultyQuantizer;
 use std::fmt;
 use std::sync::Arc;
 
@@ -89,6 +91,26 @@ pub enum DemoFault {
     LaneLost,
     /// Blocks: writes rows of several products at the wrong distance
     RowStride,
+    /// Quantizing: takes the high nibble of packed MX codes for that of the even index
+    PackedSwapped,
+    /// Quantizing: takes the scale rule `floor` for `ceil`
+    FloorForCeil,
+    /// Quantizing: takes the code 255 of a scale, NaN, for 2^128
+    NanScaleLarge,
+    /// Quantizing: leaves out the tensor scale of NVFP4
+    TensorScaleDropped,
+    /// Quantizing: rounds ties of Q8_0 to even in place of away from zero
+    TiesToEven,
+    /// Quantizing: integers of 8 bits become -128 where they are too large
+    Wraps,
+    /// Quantizing: stores each sum of Q8_K one group too far
+    SumsShifted,
+    /// Quantizing: makes the sum of Q8_1 from the factor as it is stored, in f16
+    SumOfStoredFactor,
+    /// Quantizing: makes the factor of Q4_0 from the largest magnitude without its sign
+    SignDropped,
+    /// Quantizing: takes the last group of a super-block for zeros
+    LastGroupZero,
 }
 
 impl DemoFault {
@@ -133,6 +155,24 @@ impl DemoFault {
                 | Self::StoredSum
                 | Self::LaneLost
                 | Self::RowStride
+        )
+    }
+
+    /// Whether it is a fault of quantizing, or of reading what `mx_quantize` makes.
+    #[must_use]
+    pub const fn is_of_quantizing(self) -> bool {
+        matches!(
+            self,
+            Self::PackedSwapped
+                | Self::FloorForCeil
+                | Self::NanScaleLarge
+                | Self::TensorScaleDropped
+                | Self::TiesToEven
+                | Self::Wraps
+                | Self::SumsShifted
+                | Self::SumOfStoredFactor
+                | Self::SignDropped
+                | Self::LastGroupZero
         )
     }
 
@@ -181,6 +221,7 @@ pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
         DemoFault::Cast465ToNan => Arc::new(cast_465_to_nan()),
         fault if fault.is_of_products() => Arc::new(FaultyProduct(fault)),
         fault if fault.is_of_blocks() => Arc::new(FaultyBlocks(fault)),
+        fault if fault.is_of_quantizing() => Arc::new(FaultyQuantizer(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }

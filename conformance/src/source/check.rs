@@ -1,0 +1,116 @@
+//! What a case may ask for.
+
+use crate::case::{Against, CaseSpec, Criterion};
+use crate::locate::Step;
+use crate::strides;
+use plumbline_reference::TensorType;
+use plumbline_reference::ops::Op;
+
+/// Bytes of the largest tensor that a case may ask for: several copies are held at once.
+const MAX_CASE_BYTES: usize = 1 << 30;
+
+pub(super) fn check_size(ty: &TensorType) -> Result<(), String> {
+    let fits = ty.elements().is_ok_and(|elements| elements * ty.dtype.bytes() <= MAX_CASE_BYTES);
+    let shape = &ty.shape;
+    let limit = MAX_CASE_BYTES >> 30;
+    if fits {
+        Ok(())
+    } else {
+        Err(format!(
+            "shape {shape:?} of {} needs more than {limit} GiB, the largest tensor of a case",
+            ty.dtype
+        ))
+    }
+}
+
+/// Requires an exact product where the criterion judges those.
+pub(super) fn check_product(spec: &CaseSpec) -> Result<(), String> {
+    let is_judged = match (&spec.op, spec.judge) {
+        (_, criterion) if !criterion.is_of_products() => true,
+        (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
+        (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        (Op::BatchedGemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        _ => false,
+    };
+    if is_judged {
+        return Ok(());
+    }
+    Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv` and \
+         `batched_gemv`"
+        .to_owned())
+}
+
+/// Requires inputs that the reference refuses for the reason given, and nothing that says what a
+/// result would be.
+pub(super) fn check_refused(spec: &CaseSpec, types: &[TensorType], shaped: bool) -> Result<(), String> {
+    let Some(refusal) = &spec.refused else { return Ok(()) };
+    let has_result = spec.expect.is_some()
+        || spec.output_strides.is_some()
+        || spec.against != Against::Definition
+        || spec.judge != Criterion::default();
+    if has_result {
+        return Err("there is no result to expect or judge; leave out what is said of one".to_owned());
+    }
+    if !shaped {
+        return Err("every input needs a `shape`".to_owned());
+    }
+    for output in &refusal.outputs {
+        check_size(&TensorType::new(output.dtype, output.shape.as_slice()))?;
+    }
+    match spec.op.signature(types) {
+        Ok(_) => Err(format!("the inputs fit {}", spec.op.name())),
+        Err(error) if !refusal.because.is_empty() && error.to_string().contains(&refusal.because) => Ok(()),
+        Err(error) => Err(format!("because: the reference says `{error}`; write words of that")),
+    }
+}
+
+/// Requires strides that an input can have, and memory for them.
+pub(super) fn check_span(ty: &TensorType, strides: &[usize]) -> Result<(), String> {
+    let why = |why| format!("strides: {why}");
+    strides::check(ty, strides, true).map_err(why)?;
+    let span = ty.span(strides).unwrap_or(usize::MAX);
+    check_size(&TensorType::new(ty.dtype, [span])).map_err(why)
+}
+
+/// Requires strides that the outputs can have, as far as their shapes are known. The error
+/// comes with its field.
+pub(super) fn check_output_strides(
+    spec: &CaseSpec,
+    outputs: Option<&Vec<TensorType>>,
+) -> Result<(), (Vec<Step>, String)> {
+    let (Some(all), Some(outputs)) = (&spec.output_strides, outputs) else { return Ok(()) };
+    let field = Step::Key("output_strides".into());
+    if all.len() != outputs.len() {
+        let (given, op) = (all.len(), spec.op.name());
+        let why = format!(
+            "strides of {given} outputs given, {op} gives {}; write null for one without gaps",
+            outputs.len()
+        );
+        return Err((vec![field], why));
+    }
+    for (i, (strides, ty)) in all.iter().zip(outputs).enumerate() {
+        let Some(strides) = strides else { continue };
+        let span = || check_size(&TensorType::new(ty.dtype, [ty.span(strides).unwrap_or(usize::MAX)]));
+        strides::check(ty, strides, false)
+            .and_then(|()| span())
+            .map_err(|why| (vec![field.clone(), Step::Index(i)], why))?;
+    }
+    Ok(())
+}
+
+pub(super) fn check_criterion(criterion: Criterion) -> Result<(), String> {
+    // Written so that NaN does not pass. Looser ones accept a zero for anything.
+    match criterion {
+        Criterion::BitExact | Criterion::Bound | Criterion::Explained | Criterion::Freivalds => Ok(()),
+        Criterion::Ulp(n) if (0.0..=1e6).contains(&n) => Ok(()),
+        Criterion::Ulp(_) => Err("a tolerance in ulp is a number from 0 to 1e6".to_owned()),
+        Criterion::Allclose { rtol, atol }
+            if (0.0..1.0).contains(&rtol) && (0.0..=f64::MAX).contains(&atol) =>
+        {
+            Ok(())
+        }
+        Criterion::Allclose { .. } => {
+            Err("the tolerance rtol is from 0 to less than 1, atol is finite and not negative".to_owned())
+        }
+    }
+}
