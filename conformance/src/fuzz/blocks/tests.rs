@@ -2,7 +2,7 @@ use super::super::regression::record;
 use super::super::sample::Sample;
 use super::super::target::{Finding, Target, Targets};
 use super::super::tests::samples;
-use super::{is_exact, keep};
+use super::{fill, is_exact, keep, types};
 use crate::adapter::{DemoFault, demo_fault};
 use crate::setup::Subject;
 use plumbline_reference::block::BlockFormat;
@@ -43,6 +43,21 @@ fn samples_are_of_all_formats_and_extents() {
     };
     let warps = samples(&target("gemv"), 1000).iter().filter(is_warp).count();
     assert!((300..900).contains(&warps), "{warps}");
+}
+
+/// An input of another length would be an operation's error, and nothing would be found.
+#[test]
+fn every_input_is_filled() {
+    for sample in
+        ["dequantize", "gemv", "batched_gemv"].map(|operation| samples(&target(operation), 300)).concat()
+    {
+        let types = types(&sample.op, &sample.shape).unwrap();
+        let lengths: Vec<_> = types.iter().map(|ty| ty.elements().unwrap()).collect();
+        for seed in 0..4 {
+            let codes = fill(&sample.op, &sample.shape, seed).unwrap();
+            assert_eq!(codes.iter().map(Vec::len).collect::<Vec<_>>(), lengths, "{:?}", sample.op);
+        }
+    }
 }
 
 /// Elements of the result are those of the rows and vectors that are kept; without some of K they
