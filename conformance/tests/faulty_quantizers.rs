@@ -89,6 +89,7 @@ const ROWS: [Row; 10] = [
             "int8_quantize/subnormals/q8_K",
         ],
         may_be_found_by: &[
+            "int8_quantize/tiny",
             "int8_quantize/subnormals",
             "int8_quantize/extremes",
             "int8_quantize/any_size",
