@@ -265,5 +265,5 @@ fn what_is_wrong_with_rows_of_a_model_is_said() {
     }
     // It is the operation that has another format.
     let run = changed(folder.path(), "from: q8_0", "from: q4_0");
-    refused(&run, &["mine.yaml:3", "op", "dequantize"]);
+    refused(&run, &["mine.yaml:5", "inputs[0]", "blocks of q8_0, and dequantize takes q4_0 here"]);
 }
