@@ -4,79 +4,63 @@
 //! swapped are what reading them in the wrong order gives.
 
 use super::DemoFault;
-use crate::adapter::scalar::{check_inputs, check_variant};
-use plumbline_reference::backend::{Backend, BackendError, Device, Unsupported};
+use super::mistaken::Mistaken;
+use crate::adapter::scalar::check_inputs;
+use plumbline_reference::backend::{BackendError, Unsupported};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::F32;
 use plumbline_reference::ops::{BatchedGemv, Gemv, Op};
-use plumbline_reference::{Cpu, DType, Path, Tensor, TensorError, TensorType};
-
-const VARIANTS: [&str; 1] = ["faulty"];
+use plumbline_reference::{DType, Path, Tensor, TensorError, TensorType};
 
 /// The lane whose sum is lost, and how many there are.
 const LANE: usize = 5;
 const LANES: usize = 32;
 
 /// `dequantize`, `gemv` and `batched_gemv` with one fault. What the fault is not about is right.
-pub(super) struct FaultyBlocks(pub(super) DemoFault);
+pub(super) fn mistaken(fault: DemoFault) -> Mistaken {
+    Mistaken { fault, supports, run }
+}
 
-impl Backend for FaultyBlocks {
-    fn name(&self) -> &str {
-        "demo-fault"
+fn supports(op: &Op) -> Result<(), Unsupported> {
+    match op {
+        Op::Dequantize(_) | Op::Gemv(_) | Op::BatchedGemv(_) => Ok(()),
+        _ => Err(Unsupported("does only `dequantize`, `gemv` and `batched_gemv`".to_owned())),
     }
+}
 
-    fn device(&self) -> Device {
-        Cpu.device()
+fn run(fault: DemoFault, op: &Op, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+    let mut inputs = inputs.to_vec();
+    if fault == DemoFault::DepthCut {
+        cut_depth(op, &mut inputs)?;
     }
-
-    fn supports(&self, op: &Op) -> Result<(), Unsupported> {
-        match op {
-            Op::Dequantize(_) | Op::Gemv(_) | Op::BatchedGemv(_) => Ok(()),
-            _ => Err(Unsupported("does only `dequantize`, `gemv` and `batched_gemv`".to_owned())),
-        }
+    check_inputs(op, &inputs)?;
+    let (weights, activations) = formats(op);
+    if let Some(format) = weights {
+        inputs[0] = with_blocks(&inputs[0], format, |number, block| misread(fault, format, number, block))?;
     }
-
-    fn variants(&self, _: &Op) -> Vec<String> {
-        VARIANTS.map(str::to_owned).to_vec()
+    match (fault, activations) {
+        (DemoFault::LaneLost, Some(Some(format))) => {
+            let (first, runs) = (format.layout().field("qs").0, format.values() / LANES);
+            inputs[1] = with_blocks(&inputs[1], format, |number, block| {
+                for run in (0..runs).filter(|run| (number * runs + run) % LANES == LANE) {
+                    block[first + run * LANES..][..LANES].fill(0);
+                }
+            })?;
+        }
+        (DemoFault::LaneLost, Some(None)) => {
+            let x = inputs[1].clone();
+            let k = x.shape().last().copied().unwrap_or(0);
+            let code = |i: usize| if i % k % LANES == LANE { 0 } else { x.code(i) };
+            inputs[1] = Tensor::from_fn(x.ty().clone(), Path::Definition, code)?;
+        }
+        (DemoFault::StoredSum, Some(Some(BlockFormat::Q8_1))) => return stored_sum(op, &inputs),
+        _ => (),
     }
-
-    fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        self.supports(op)?;
-        check_variant(op, variant, &VARIANTS)?;
-        let mut inputs = inputs.to_vec();
-        if self.0 == DemoFault::DepthCut {
-            cut_depth(op, &mut inputs)?;
-        }
-        check_inputs(op, &inputs)?;
-        let (weights, activations) = formats(op);
-        if let Some(format) = weights {
-            inputs[0] =
-                with_blocks(&inputs[0], format, |number, block| misread(self.0, format, number, block))?;
-        }
-        match (self.0, activations) {
-            (DemoFault::LaneLost, Some(Some(format))) => {
-                let (first, runs) = (format.layout().field("qs").0, format.values() / LANES);
-                inputs[1] = with_blocks(&inputs[1], format, |number, block| {
-                    for run in (0..runs).filter(|run| (number * runs + run) % LANES == LANE) {
-                        block[first + run * LANES..][..LANES].fill(0);
-                    }
-                })?;
-            }
-            (DemoFault::LaneLost, Some(None)) => {
-                let x = inputs[1].clone();
-                let k = x.shape().last().copied().unwrap_or(0);
-                let code = |i: usize| if i % k % LANES == LANE { 0 } else { x.code(i) };
-                inputs[1] = Tensor::from_fn(x.ty().clone(), Path::Definition, code)?;
-            }
-            (DemoFault::StoredSum, Some(Some(BlockFormat::Q8_1))) => return stored_sum(op, &inputs),
-            _ => (),
-        }
-        let mut outputs = op.evaluate(&inputs, Path::fastest())?;
-        if let (DemoFault::RowStride, Op::BatchedGemv(_)) = (self.0, op) {
-            outputs[0] = misplaced(&outputs[0])?;
-        }
-        Ok(outputs)
+    let mut outputs = op.evaluate(&inputs, Path::fastest())?;
+    if let (DemoFault::RowStride, Op::BatchedGemv(_)) = (fault, op) {
+        outputs[0] = misplaced(&outputs[0])?;
     }
+    Ok(outputs)
 }
 
 /// The format of weights, and that of activations where there are some.

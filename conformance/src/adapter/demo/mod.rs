@@ -4,17 +4,15 @@
 mod blocks;
 mod cast;
 mod cpu;
+mod mistaken;
 mod product;
 mod quantize;
 
-use blocks::FaultyBlocks;
 pub use cast::cast_465_to_nan;
 use clap::ValueEnum;
 use cpu::Faulty;
 use plumbline_gpu::Defect;
 use plumbline_reference::Backend;
-use product::FaultyProduct;
-use quantize::FaultyQuantizer;
 use std::fmt;
 use std::sync::Arc;
 
@@ -219,9 +217,9 @@ impl fmt::Display for DemoFault {
 pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
     match fault {
         DemoFault::Cast465ToNan => Arc::new(cast_465_to_nan()),
-        fault if fault.is_of_products() => Arc::new(FaultyProduct(fault)),
-        fault if fault.is_of_blocks() => Arc::new(FaultyBlocks(fault)),
-        fault if fault.is_of_quantizing() => Arc::new(FaultyQuantizer(fault)),
+        fault if fault.is_of_products() => Arc::new(product::mistaken(fault)),
+        fault if fault.is_of_blocks() => Arc::new(blocks::mistaken(fault)),
+        fault if fault.is_of_quantizing() => Arc::new(quantize::mistaken(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }

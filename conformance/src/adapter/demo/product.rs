@@ -1,51 +1,36 @@
 //! Wrong matrix products.
 
 use super::DemoFault;
-use crate::adapter::scalar::{check_inputs, check_variant};
+use super::mistaken::Mistaken;
+use crate::adapter::scalar::check_inputs;
 use crate::product::{Model, arithmetics};
 use plumbline_reference::accumulate::{Accumulation, Block, BlockOutput};
-use plumbline_reference::backend::{Backend, BackendError, Device, Unsupported};
+use plumbline_reference::backend::{BackendError, Unsupported};
 use plumbline_reference::format::F32;
 use plumbline_reference::ops::Op;
 use plumbline_reference::ops::gemm::{Bits32, Compute, EpilogueOrder, Gemm, Geometry};
-use plumbline_reference::{Cpu, Path, Tensor, TensorError, TensorType};
-
-const VARIANTS: [&str; 1] = ["faulty"];
+use plumbline_reference::{Path, Tensor, TensorError, TensorType};
 
 /// Products of a tile of K.
 const TILE: usize = 64;
 
 /// Products with the arithmetic that is usual on sm_90, and one fault. Those that the fault
 /// is not about are right.
-pub(super) struct FaultyProduct(pub(super) DemoFault);
+pub(super) fn mistaken(fault: DemoFault) -> Mistaken {
+    Mistaken { fault, supports, run }
+}
 
-impl Backend for FaultyProduct {
-    fn name(&self) -> &str {
-        "demo-fault"
+fn supports(op: &Op) -> Result<(), Unsupported> {
+    match op {
+        Op::Gemm(gemm) if gemm.accumulate.is_none() => Ok(()),
+        _ => Err(Unsupported("does only `gemm` without `accumulate`".to_owned())),
     }
+}
 
-    fn device(&self) -> Device {
-        Cpu.device()
-    }
-
-    fn supports(&self, op: &Op) -> Result<(), Unsupported> {
-        match op {
-            Op::Gemm(gemm) if gemm.accumulate.is_none() => Ok(()),
-            _ => Err(Unsupported("does only `gemm` without `accumulate`".to_owned())),
-        }
-    }
-
-    fn variants(&self, _: &Op) -> Vec<String> {
-        VARIANTS.map(str::to_owned).to_vec()
-    }
-
-    fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        self.supports(op)?;
-        check_variant(op, variant, &VARIANTS)?;
-        check_inputs(op, inputs)?;
-        let Op::Gemm(gemm) = op else { return Ok(Vec::new()) };
-        Ok(vec![product(gemm, inputs, self.0)?])
-    }
+fn run(fault: DemoFault, op: &Op, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+    check_inputs(op, inputs)?;
+    let Op::Gemm(gemm) = op else { return Ok(Vec::new()) };
+    Ok(vec![product(gemm, inputs, fault)?])
 }
 
 /// The product with the fault.

@@ -3,15 +3,14 @@
 //! Most faults are those of a right implementation that is given something else.
 
 use super::DemoFault;
-use crate::adapter::scalar::{check_inputs, check_variant};
-use plumbline_reference::backend::{Backend, BackendError, Device, Unsupported};
+use super::mistaken::Mistaken;
+use crate::adapter::scalar::check_inputs;
+use plumbline_reference::backend::{BackendError, Unsupported};
 use plumbline_reference::block::mx::{MxFormat, ScaleRule};
 use plumbline_reference::block::{BlockFormat, Int8Format, Int8Rounding};
 use plumbline_reference::format::{E8M0, F16, F32, Policy, Value};
 use plumbline_reference::ops::{Int8Quantize, MxDequantize, MxQuantize, Op, Quantize};
-use plumbline_reference::{Cpu, Path, Tensor, TensorError};
-
-const VARIANTS: [&str; 1] = ["faulty"];
+use plumbline_reference::{Path, Tensor, TensorError};
 
 /// Values of a super-block, and of the group of it that is lost.
 const SUPER_BLOCK: usize = 256;
@@ -19,38 +18,24 @@ const GROUP: usize = 16;
 
 /// `mx_quantize`, `mx_dequantize`, `quantize` and `int8_quantize` with one fault. What the fault is
 /// not about is right.
-pub(super) struct FaultyQuantizer(pub(super) DemoFault);
+pub(super) fn mistaken(fault: DemoFault) -> Mistaken {
+    Mistaken { fault, supports, run }
+}
 
-impl Backend for FaultyQuantizer {
-    fn name(&self) -> &str {
-        "demo-fault"
+fn supports(op: &Op) -> Result<(), Unsupported> {
+    match op {
+        Op::MxQuantize(_) | Op::MxDequantize(_) | Op::Quantize(_) | Op::Int8Quantize(_) => Ok(()),
+        _ => Err(Unsupported("does only quantizing, and `mx_dequantize`".to_owned())),
     }
+}
 
-    fn device(&self) -> Device {
-        Cpu.device()
-    }
-
-    fn supports(&self, op: &Op) -> Result<(), Unsupported> {
-        match op {
-            Op::MxQuantize(_) | Op::MxDequantize(_) | Op::Quantize(_) | Op::Int8Quantize(_) => Ok(()),
-            _ => Err(Unsupported("does only quantizing, and `mx_dequantize`".to_owned())),
-        }
-    }
-
-    fn variants(&self, _: &Op) -> Vec<String> {
-        VARIANTS.map(str::to_owned).to_vec()
-    }
-
-    fn run(&self, op: &Op, variant: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        self.supports(op)?;
-        check_variant(op, variant, &VARIANTS)?;
-        check_inputs(op, inputs)?;
-        let mut inputs = inputs.to_vec();
-        let op = misunderstood(self.0, op, &mut inputs)?;
-        let mut outputs = op.evaluate(&inputs, Path::fastest())?;
-        spoil(self.0, &op, &inputs, &mut outputs)?;
-        Ok(outputs)
-    }
+fn run(fault: DemoFault, op: &Op, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+    check_inputs(op, inputs)?;
+    let mut inputs = inputs.to_vec();
+    let op = misunderstood(fault, op, &mut inputs)?;
+    let mut outputs = op.evaluate(&inputs, Path::fastest())?;
+    spoil(fault, &op, &inputs, &mut outputs)?;
+    Ok(outputs)
 }
 
 /// The operation and inputs that a right implementation would have to be given to do what this one
