@@ -30,13 +30,14 @@ pub(super) fn check_product(spec: &CaseSpec) -> Result<(), String> {
         (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
         (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
         (Op::BatchedGemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        (op, Criterion::Bound) => op.has_enclosure(),
         _ => false,
     };
     if is_judged {
         return Ok(());
     }
-    Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv` and \
-         `batched_gemv`"
+    Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv`, \
+         `batched_gemv` and layer operations"
         .to_owned())
 }
 
