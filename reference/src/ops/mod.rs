@@ -8,6 +8,7 @@
 
 pub mod absmax;
 pub mod activation;
+pub mod attention;
 pub mod batched_gemv;
 pub mod cast;
 pub mod classify;
@@ -21,6 +22,7 @@ pub mod gelu_tanh;
 pub mod gemm;
 pub mod gemv;
 pub mod int8_quantize;
+pub mod log_softmax;
 pub mod math;
 pub mod mma;
 pub mod mx_dequantize;
@@ -33,9 +35,11 @@ pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
 pub mod silu;
+pub mod softmax;
 pub mod swiglu;
 
 pub use absmax::AbsmaxNan;
+pub use attention::{Alignment, SoftmaxOrder};
 pub use dequantize::BlockConversion;
 pub use device_scaled_cast::{Special, Tiny};
 pub(crate) use encoding::arithmetic;
@@ -46,6 +50,7 @@ pub use math::Elementary;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
 pub use signature::SignatureError;
+pub use softmax::{Causal, FullyMasked};
 
 use crate::block::BlockFormat;
 use crate::interval::{Interval, Steps};
@@ -114,7 +119,8 @@ pub trait Operation {
         1
     }
 
-    /// Intervals, wider than enclosures and cheap, that hold every element of an output.
+    /// Intervals, wider than enclosures and cheap, that hold every element of an output; infinite
+    /// ones where nothing is known.
     fn limits(&self, inputs: &[Tensor], output: usize) -> Option<Vec<Interval>> {
         let _ = (inputs, output);
         None
@@ -294,4 +300,10 @@ operations! {
     quick_gelu: QuickGelu,
     /// The gated linear unit with SiLU.
     swiglu: Swiglu,
+    /// Exponentials over their sum, row by row.
+    softmax: Softmax,
+    /// The logarithm of softmax.
+    log_softmax: LogSoftmax,
+    /// Weighted means of values by the softmax of products of queries and keys.
+    attention: Attention,
 }
