@@ -301,6 +301,10 @@ pub enum Class {
     /// around midpoints under their scale, close exponents, any bits, subnormals, and special values
     /// at the first or last place or anywhere.
     MxBlocks,
+    /// Rows as softmax meets them, eight kinds in turn: moderate, all negative, near -10^7, with
+    /// leading -Inf, of nothing but -Inf, with -Inf here and there, with one far above the others,
+    /// and with a NaN or +Inf.
+    Logits,
 }
 
 const fn one() -> u64 {
