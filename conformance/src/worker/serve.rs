@@ -100,7 +100,8 @@ fn prepare<'a>(trials: impl Iterator<Item = &'a Trial>) {
     }
     for trials in of_backend.values() {
         let calls: Vec<_> =
-            trials.iter().map(|trial| (&trial.case.spec.op, trial.variant.as_str())).collect();
+            trials.iter().flat_map(|trial| trial.calls()).collect();
+        let calls: Vec<_> = calls.iter().map(|(op, variant)| (*op, variant.as_str())).collect();
         trials[0].subject.backend.prepare(&calls);
     }
 }
