@@ -201,9 +201,7 @@ impl Trial {
     pub(crate) fn unjudged(&self, outcome: Outcome, message: Option<String>, needs: Needs) -> Verdict {
         let (op, ops, refusal) = match &self.test {
             Test::Case(case) => (Some(case.spec.op.clone()), Vec::new(), case.spec.refused.is_some()),
-            Test::Sequence(sequence) => {
-                (None, sequence.operations().into_iter().cloned().collect(), false)
-            }
+            Test::Sequence(sequence) => (None, sequence.operations().into_iter().cloned().collect(), false),
         };
         Verdict {
             trial: self.name.clone(),

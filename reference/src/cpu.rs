@@ -157,8 +157,9 @@ enum Recorded {
 
 impl Recorded {
     fn new(work: &Work<'_>) -> Result<Self, BackendError> {
-        let shared =
-            |buffer: &Buffer| Ok(Buffer::new(buffer.layout().clone(), buffer.memory::<HostMemory>()?.clone()));
+        let shared = |buffer: &Buffer| {
+            Ok(Buffer::new(buffer.layout().clone(), buffer.memory::<HostMemory>()?.clone()))
+        };
         let all = |buffers: &[&Buffer]| {
             buffers.iter().map(|buffer| shared(buffer)).collect::<Result<_, BackendError>>()
         };

@@ -345,7 +345,8 @@ fn a_graph_is_calls_done_again() {
 
 #[test]
 fn what_a_backend_does_not_have_is_an_error() {
-    let none = |result: Result<(), BackendError>| assert!(matches!(result, Err(BackendError::Unsupported(_))));
+    let none =
+        |result: Result<(), BackendError>| assert!(matches!(result, Err(BackendError::Unsupported(_))));
     none(OnlyRun.order(Stream(0), Stream(1)));
     none(OnlyRun.wait(None));
     let buffer = Cpu.alloc(&Layout::contiguous(x().ty().clone())).unwrap();

@@ -45,8 +45,7 @@ impl Coverage {
                 *coverage.refusals.entry(verdict.backend.clone()).or_default() += 1;
             }
             let backend = format!("{}/{}", verdict.backend, verdict.variant);
-            *coverage.trials.entry(backend).or_default().entry(verdict.kind().to_owned()).or_default() +=
-                1;
+            *coverage.trials.entry(backend).or_default().entry(verdict.kind().to_owned()).or_default() += 1;
         }
         let explained = verdicts.iter().flat_map(|verdict| &verdict.outputs).filter(|output| output.ok);
         for explanation in explained.filter_map(|output| output.explanation.as_ref()) {

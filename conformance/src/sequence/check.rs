@@ -3,8 +3,8 @@
 
 use super::order::{Order, Uses};
 use super::{
-    AllocateSpec, CallSpec, CheckSpec, Failed, Sequence, Site, StepSpec, WaitSpec, WriteSpec, calls, inner_of,
-    walk_rounds,
+    AllocateSpec, CallSpec, CheckSpec, Failed, Sequence, Site, StepSpec, WaitSpec, WriteSpec, calls,
+    inner_of, walk_rounds,
 };
 use crate::case::Criterion;
 use crate::load::LoadError;
@@ -25,7 +25,9 @@ pub(super) fn check(sequence: &Sequence) -> Result<(), LoadError> {
     let failed = |Failed { site, why }: Failed| place.error(Some(&spec.name), &site.path, &why);
     let steps = |why: &str| place.error(Some(&spec.name), &[Step::Key("steps".into())], why);
     if count(&spec.steps) > MOST_STEPS {
-        return Err(steps(&format!("more than {MOST_STEPS} steps with their repetitions; repeat fewer times")));
+        return Err(steps(&format!(
+            "more than {MOST_STEPS} steps with their repetitions; repeat fewer times"
+        )));
     }
     let mut checker = Checker { sequence, buffers: BTreeMap::new(), graphs: BTreeMap::new(), serial: 0 };
     let mut state = State::default();
@@ -269,13 +271,9 @@ impl<'s> Checker<'s> {
 
     fn check_write(&self, write: &WriteSpec) -> Result<(), String> {
         match (&write.bits, &write.generate) {
-            (Some(_), Some(_)) | (None, None) => {
-                Err("needs exactly one of `bits` and `generate`".to_owned())
-            }
+            (Some(_), Some(_)) | (None, None) => Err("needs exactly one of `bits` and `generate`".to_owned()),
             (Some(_), None) if write.seed.is_some() => Err("`seed` goes with `generate`".to_owned()),
-            (Some(bits), None) => {
-                crate::source::literal_of(self.type_of(&write.buffer)?, bits).map(drop)
-            }
+            (Some(bits), None) => crate::source::literal_of(self.type_of(&write.buffer)?, bits).map(drop),
             (None, Some(_)) => Ok(()),
         }
     }
@@ -291,9 +289,8 @@ impl<'s> Checker<'s> {
         let (inputs, outputs) = (types(&call.inputs)?, types(&call.outputs)?);
         let expected = call.op.signature(&inputs).map_err(|error| format!("op: {error}"))?;
         if expected != outputs {
-            let list = |types: &[TensorType]| {
-                types.iter().map(TensorType::to_string).collect::<Vec<_>>().join(", ")
-            };
+            let list =
+                |types: &[TensorType]| types.iter().map(TensorType::to_string).collect::<Vec<_>>().join(", ");
             let (given, gives) = (list(&outputs), list(&expected));
             return Err(format!("outputs: hold {given}, and {} gives {gives}", call.op.name()));
         }
@@ -361,9 +358,7 @@ impl<'s> Checker<'s> {
                 _ if check.judge != Criterion::BitExact => {
                     Err("judge: `equals` compares bit for bit; leave out `judge`".to_owned())
                 }
-                _ if *other == check.buffer => {
-                    Err("equals: a buffer equals itself; name another".to_owned())
-                }
+                _ if *other == check.buffer => Err("equals: a buffer equals itself; name another".to_owned()),
                 own if own != ty => Err(format!("equals: `{other}` is {own}, `{}` is {ty}", check.buffer)),
                 _ => Ok(()),
             };

@@ -189,9 +189,7 @@ impl<'b, 's> Machine<'b, 's, '_> {
                 self.backend.wait(Some(Stream(*stream))).map_err(stopped)
             }
             StepSpec::Wait(WaitSpec::All(_)) => self.backend.wait(None).map_err(stopped),
-            StepSpec::Order([from, to]) => {
-                self.backend.order(Stream(*from), Stream(*to)).map_err(stopped)
-            }
+            StepSpec::Order([from, to]) => self.backend.order(Stream(*from), Stream(*to)).map_err(stopped),
             StepSpec::Check(check) => self.check(shadow, site, check).map_err(stopped),
             StepSpec::Repeat(_) => Ok(()),
         }
@@ -204,11 +202,8 @@ impl<'b, 's> Machine<'b, 's, '_> {
 
     fn allocate(&mut self, name: &'s str) -> Result<(), BackendError> {
         let ty = self.sequence.types[name].clone();
-        let layout = Layout {
-            guard: self.subject.contract.guard,
-            poison: self.poison,
-            ..Layout::contiguous(ty)
-        };
+        let layout =
+            Layout { guard: self.subject.contract.guard, poison: self.poison, ..Layout::contiguous(ty) };
         let buffer = self.backend.alloc(&layout)?;
         self.buffers.insert(name, buffer);
         Ok(())
@@ -273,7 +268,8 @@ impl<'b, 's> Machine<'b, 's, '_> {
         let held = shadow.held(&check.buffer);
         let none = Op::from(Absmax { from: F32, nan: Default::default(), granularity: Default::default() });
         let made = held.and_then(|held| held.made.as_ref());
-        let inputs: Vec<_> = made.map_or(Vec::new(), |made| made.inputs.iter().map(|it| (**it).clone()).collect());
+        let inputs: Vec<_> =
+            made.map_or(Vec::new(), |made| made.inputs.iter().map(|it| (**it).clone()).collect());
         let (op, output) = made.map_or((&none, 0), |Made { op, output, .. }| (*op, *output));
         let (values, nan) = match &check.equals {
             Some(other) => (Values::Dense(self.download(other)?), Some(NanJudge::Bits)),

@@ -131,7 +131,8 @@ impl<'s> Shadow<'s> {
             (Some(bits), _) => literal_of(ty, bits)?,
             (None, Some(class)) => {
                 // A buffer that no call reads is given what any input of numbers would hold.
-                let none = Op::from(Absmax { from: F32, nan: Default::default(), granularity: Default::default() });
+                let none =
+                    Op::from(Absmax { from: F32, nan: Default::default(), granularity: Default::default() });
                 let (op, input) = match reader(self.sequence, &write.buffer) {
                     Some((call, input)) => (&call.op, input),
                     None => (&none, 0),
@@ -173,7 +174,8 @@ impl<'s> Shadow<'s> {
             Some(last) => last.clone(),
             None => {
                 let given: Vec<_> = inputs.iter().map(|input| Tensor::clone(input)).collect();
-                let outputs = call.op.evaluate(&given, Path::Definition).map_err(|error| error.to_string())?;
+                let outputs =
+                    call.op.evaluate(&given, Path::Definition).map_err(|error| error.to_string())?;
                 let made: Evaluated = (inputs.into(), outputs.into_iter().map(Arc::new).collect());
                 self.evaluated.insert(call, made.clone());
                 made
