@@ -331,9 +331,14 @@ impl Judged {
     }
 
     fn add(&mut self, site: &Site, verdict: OutputVerdict) {
-        let before = self.outputs.remove(&site.indices());
-        let elements = before.as_ref().map_or(0, |before| before.elements) + verdict.elements;
-        let kept = before.filter(|before| !before.ok).unwrap_or(verdict);
-        self.outputs.insert(site.indices(), OutputVerdict { elements, ..kept });
+        let kept = match self.outputs.remove(&site.indices()) {
+            Some(before) if !before.ok => before,
+            // All that was compared here.
+            Some(before) if verdict.ok => {
+                OutputVerdict { elements: before.elements + verdict.elements, ..verdict }
+            }
+            _ => verdict,
+        };
+        self.outputs.insert(site.indices(), kept);
     }
 }
