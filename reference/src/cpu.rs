@@ -151,7 +151,7 @@ impl Backend for Cpu {
 struct CpuGraph(Vec<Recorded>);
 
 enum Recorded {
-    Launch { op: Op, variant: String, inputs: Vec<Buffer>, outputs: Vec<Buffer> },
+    Launch { op: Box<Op>, variant: String, inputs: Vec<Buffer>, outputs: Vec<Buffer> },
     Upload { buffer: Buffer, bytes: Vec<u8> },
 }
 
@@ -168,7 +168,7 @@ impl Recorded {
                 call.check()?;
                 path_of(call.op, call.variant)?;
                 Ok(Self::Launch {
-                    op: call.op.clone(),
+                    op: Box::new(call.op.clone()),
                     variant: call.variant.to_owned(),
                     inputs: all(call.inputs)?,
                     outputs: all(call.outputs)?,

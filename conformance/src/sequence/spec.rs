@@ -51,6 +51,8 @@ pub struct BufferSpec {
 /// One step.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+// Steps are few and rarely moved.
+#[allow(clippy::large_enum_variant)]
 pub enum StepSpec {
     /// Gives buffers memory, whose contents are unknown.
     Allocate(AllocateSpec),
