@@ -3,12 +3,12 @@
 
 mod ready;
 
-use crate::blas::product::CUBLASLT;
+use crate::blas::product::{CUBLASLT, NO_WORKSPACE};
 use crate::blas::{self, Lane, Lt, Refusal};
 use crate::defect::{Defect, TOO_MUCH};
 use crate::device::{Component, ComputeCapability, DeviceInfo, Fault, Probe};
 use crate::error::{CudaError, Named};
-use crate::memory::Memory;
+use crate::memory::{Memory, Pinned};
 use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
@@ -16,7 +16,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, result, sys};
 use cudarc::nvrtc::Ptx;
 use plumbline_reference::TensorType;
 use plumbline_reference::backend::{
-    Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
+    Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported, Work,
 };
 use plumbline_reference::ops::{Cast, Op};
 use ready::{Ready, parameters};
@@ -272,7 +272,7 @@ impl Session {
         let name = match step {
             Ready::Kernel { call, .. } => Some(format!("{} of {}", call.entry, call.unit)),
             Ready::Product(call) => Some(call.function().to_owned()),
-            Ready::Zero { .. } | Ready::Copy { .. } => None,
+            Ready::Zero { .. } | Ready::Copy { .. } | Ready::Upload { .. } => None,
         };
         if let Some(name) = name {
             *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = name;
@@ -291,6 +291,12 @@ impl Session {
             Refusal::Unsupported(why) => why.into(),
             Refusal::Cuda(error) => self.fault(error),
         }
+    }
+
+    /// Makes what will be queued on a stream wait for what is queued on another.
+    fn order(&self, from: &Lane, to: &Lane) -> Result<(), BackendError> {
+        let ordered = to.stream.join(&from.stream).named("cuStreamWaitEvent");
+        ordered.map_err(|error| self.fault(error))
     }
 
     /// Waits for all work on the device.
@@ -513,25 +519,65 @@ impl Backend for Cuda {
         Ok(facts)
     }
 
+    fn order(&self, from: Stream, to: Stream) -> Result<(), BackendError> {
+        let session = self.session()?;
+        session.order(session.lane(from)?, session.lane(to)?)
+    }
+
+    fn wait(&self, stream: Option<Stream>) -> Result<(), BackendError> {
+        let session = self.session()?;
+        let waited = match stream {
+            Some(stream) => session.lane(stream)?.stream.synchronize().named("cuStreamSynchronize"),
+            None => session.synchronize(),
+        };
+        waited.map_err(|error| session.fault(error))
+    }
+
+    fn without_workspace(&self, op: &Op, variant: &str) -> Option<String> {
+        let is_there = variant == CUBLASLT && self.listed(op).is_ok_and(|it| it.contains(&NO_WORKSPACE));
+        is_there.then(|| NO_WORKSPACE.to_owned())
+    }
+
+    fn address(&self, buffer: &Buffer) -> Option<u64> {
+        buffer.memory::<Shared>().ok().map(|memory| memory.address)
+    }
+
     fn has_graphs(&self) -> bool {
         true
     }
 
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
-        Ok(Box::new(self.record(calls)?))
+        self.record(&calls.iter().copied().map(Work::Launch).collect::<Vec<_>>())
+    }
+
+    fn record(&self, work: &[Work<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        Ok(Box::new(self.recorded(work)?))
     }
 }
 
 impl Cuda {
-    /// Records calls as a graph.
-    pub(crate) fn record(&self, calls: &[Launch<'_>]) -> Result<Recorded<'_>, BackendError> {
+    /// Records work as a graph.
+    pub(crate) fn recorded(&self, work: &[Work<'_>]) -> Result<Recorded<'_>, BackendError> {
         let session = self.session()?;
         let mut steps = Vec::new();
         let mut memory = Vec::new();
-        for call in calls {
-            steps.extend(self.ready(session, *call)?);
-            for buffer in call.inputs.iter().chain(call.outputs) {
-                memory.push(buffer.memory::<Shared>()?.clone());
+        for work in work {
+            match *work {
+                Work::Launch(call) => {
+                    steps.extend(self.ready(session, call)?);
+                    for buffer in call.inputs.iter().chain(call.outputs) {
+                        memory.push(buffer.memory::<Shared>()?.clone());
+                    }
+                }
+                Work::Upload { buffer, bytes } => {
+                    let target = buffer.memory::<Shared>()?;
+                    if target.bytes != bytes.len() {
+                        return Err(BackendError::BufferSize { given: bytes.len(), expected: target.bytes });
+                    }
+                    let from = Pinned::new(&session.context, bytes).map_err(|error| session.fault(error))?;
+                    steps.push(Ready::Upload { from, to: target.address });
+                    memory.push(target.clone());
+                }
             }
         }
         // A stream of its own: whatever else is queued meanwhile must not be recorded.
@@ -550,11 +596,11 @@ impl Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Recorded { session, kernel, graph, lane, _memory: memory })
+        Ok(Recorded { session, kernel, graph, lane, _steps: steps, _memory: memory })
     }
 }
 
-/// Calls recorded as a graph.
+/// Work recorded as a graph.
 pub(crate) struct Recorded<'a> {
     session: &'a Session,
     /// The last kernel or library call.
@@ -563,6 +609,8 @@ pub(crate) struct Recorded<'a> {
     graph: Option<CudaGraph>,
     /// The stream that it runs on, with the workspace that its products use.
     lane: Lane,
+    /// What was recorded, with the memory of the host that copies read.
+    _steps: Vec<Ready>,
     /// What the graph's kernels read and write.
     _memory: Vec<Shared>,
 }
@@ -583,5 +631,12 @@ impl Graph for Recorded<'_> {
             .bind()
             .and_then(|()| graph.launch().named("cuGraphLaunch"))
             .map_err(|error| self.session.fault(error))
+    }
+
+    fn replay_on(&self, stream: Stream) -> Result<(), BackendError> {
+        let lane = self.session.lane(stream)?;
+        self.session.order(lane, &self.lane)?;
+        self.replay()?;
+        self.session.order(&self.lane, lane)
     }
 }

@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 pub struct OutputVerdict {
     /// Position among the operation's outputs.
     pub output: usize,
+    /// Of a sequence: what was compared, and where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Checked>,
     /// The criterion that was asked for.
     pub criterion: Criterion,
     /// Whether the output met it.
@@ -53,6 +56,15 @@ pub struct OutputVerdict {
     /// Of a matrix product: which faults the check finds, and with what certainty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<String>,
+}
+
+/// A check of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// The buffer.
+    pub buffer: String,
+    /// The step: `steps[3].repeat.steps[1] in round 917 of 1000`.
+    pub step: String,
 }
 
 /// JSON has no infinity. The field is left out where there is no error.
@@ -136,6 +148,7 @@ pub fn judge<'a>(
 ) -> OutputVerdict {
     let mut verdict = OutputVerdict {
         output,
+        check: None,
         criterion: expected.criterion,
         ok: false,
         bit_exact: false,
