@@ -28,7 +28,7 @@ pub struct Source {
 }
 
 /// The headers that sources include, with the one that is made from the reference's table.
-static HEADERS: LazyLock<[(&str, String); 10]> = LazyLock::new(|| {
+static HEADERS: LazyLock<[(&str, String); 11]> = LazyLock::new(|| {
     [
         ("blocks.cuh", include_str!("../kernels/blocks.cuh").to_owned()),
         ("cvt.cuh", include_str!("../kernels/cvt.cuh").to_owned()),
@@ -40,6 +40,7 @@ static HEADERS: LazyLock<[(&str, String); 10]> = LazyLock::new(|| {
         ("layouts.cuh", layouts()),
         ("mx.cuh", include_str!("../kernels/mx.cuh").to_owned()),
         ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
+        ("tile.cuh", include_str!("../kernels/tile.cuh").to_owned()),
     ]
 });
 

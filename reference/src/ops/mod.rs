@@ -13,6 +13,7 @@ pub mod classify;
 pub mod decode;
 pub mod dequantize;
 pub mod device_scaled_cast;
+pub mod dispatch;
 mod encoding;
 pub mod format_info;
 pub mod gemm;
@@ -21,6 +22,7 @@ pub mod int8_quantize;
 pub mod mma;
 pub mod mx_dequantize;
 pub mod mx_quantize;
+pub mod prefill_linear;
 pub mod quantize;
 pub mod scaled_cast;
 pub mod scaled_decode;
@@ -29,15 +31,18 @@ mod signature;
 pub use absmax::AbsmaxNan;
 pub use dequantize::BlockConversion;
 pub use device_scaled_cast::{Special, Tiny};
+pub use dispatch::Product;
 pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
 pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
 pub use gemv::Activations;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
+pub use prefill_linear::Route;
 pub use signature::SignatureError;
 
 use crate::block::BlockFormat;
+use crate::program::Program;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,6 +64,12 @@ pub trait Operation {
 
     /// The outputs. Called with inputs that fit the signature.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
+
+    /// The steps of an operation that is made of others, for inputs that fit the signature.
+    fn program(&self, inputs: &Inputs<'_>) -> Result<Option<Program>, SignatureError> {
+        let _ = inputs;
+        Ok(None)
+    }
 
     /// The format of the GGML blocks that an input consists of, if it does.
     fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
@@ -83,6 +94,13 @@ pub trait Operation {
     fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
         let _ = output;
         (0..inputs.len()).filter(|&input| index < inputs[input].len()).map(|input| (input, index)).collect()
+    }
+
+    /// What there is to know of the right elements of an output, by their index: that a value on the way
+    /// to one overflows, for one. They are right nevertheless.
+    fn notes(&self, inputs: &[Tensor], output: usize) -> Vec<(usize, String)> {
+        let _ = (inputs, output);
+        Vec::new()
     }
 }
 
@@ -125,7 +143,18 @@ macro_rules! operations {
             pub fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, SignatureError> {
                 let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
                 self.signature(&types)?;
-                Ok(match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }?)
+                Ok(self.compute(inputs, path)?)
+            }
+
+            /// The outputs for inputs that fit the signature.
+            pub(crate) fn compute(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+                match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }
+            }
+
+            /// The steps of an operation that is made of others, or what does not fit.
+            pub fn program(&self, inputs: &[TensorType]) -> Result<Option<Program>, SignatureError> {
+                let inputs = Inputs::new(self.name(), self.input_names(), inputs)?;
+                match self { $(Self::$Type(op) => op.program(&inputs),)* }
             }
 
             /// See [`Operation::input_blocks`].
@@ -156,6 +185,15 @@ macro_rules! operations {
             #[must_use]
             pub fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
                 match self { $(Self::$Type(op) => op.sources(inputs, output, index),)* }
+            }
+
+            /// See [`Operation::notes`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            #[must_use]
+            pub fn notes(&self, inputs: &[Tensor], output: usize) -> Vec<(usize, String)> {
+                match self { $(Self::$Type(op) => op.notes(inputs, output),)* }
             }
         }
 
@@ -198,6 +236,10 @@ operations! {
     gemv: Gemv,
     /// A matrix of GGML blocks times up to 16 vectors.
     batched_gemv: BatchedGemv,
+    /// Activations times a matrix of GGML blocks, by an engine's steps.
+    prefill_linear: PrefillLinear,
+    /// The same by `batched_gemv` or by `prefill_linear`.
+    dispatch: Dispatch,
     /// Numbers to GGML blocks.
     quantize: Quantize,
     /// Activations to blocks of 8-bit integers.
