@@ -5,7 +5,7 @@ mod fault;
 pub use fault::Fault;
 
 use crate::case::{Criterion, NanJudge};
-use crate::product::{BlockProduct, Hints, Judged, PrefillProduct, Product, Wrong};
+use crate::product::{BlockProduct, FusedProduct, Hints, Judged, PrefillProduct, Product, Wrong};
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
@@ -217,6 +217,11 @@ fn judge_elements(
         && let Some(product) = BlockProduct::of(context.op, context.inputs)
     {
         return of_product(context, verdict, actual, product.judge(actual));
+    }
+    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
+        && let Some(product) = FusedProduct::of(context.op, context.inputs)
+    {
+        return of_product(context, verdict, actual, product.judge(context.architecture, actual));
     }
     if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
         match PrefillProduct::of(context.op, context.inputs) {

@@ -6,12 +6,14 @@ mod blocks;
 mod bound;
 mod explain;
 mod freivalds;
+mod fused;
 mod integers;
 mod models;
 mod prefill;
 mod sample;
 
 pub(crate) use blocks::BlockProduct;
+pub(crate) use fused::FusedProduct;
 pub use models::{Hints, Model, arithmetics, models};
 pub(crate) use prefill::PrefillProduct;
 

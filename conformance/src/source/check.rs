@@ -30,6 +30,7 @@ pub(super) fn check_product(spec: &CaseSpec) -> Result<(), String> {
         (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
         (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
         (Op::BatchedGemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        (Op::GemmFused(fused), Criterion::Bound) => fused.accumulate.is_none(),
         (Op::PrefillLinear(linear), Criterion::Bound) => linear.accumulate.is_none(),
         // Models are of products that the steps end with.
         (Op::PrefillLinear(linear), Criterion::Explained) => {
@@ -45,7 +46,7 @@ pub(super) fn check_product(spec: &CaseSpec) -> Result<(), String> {
         return Ok(());
     }
     Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv`, \
-         `batched_gemv` and `prefill_linear`, and `dispatch` whose products are of f32; `explained` also \
+         `batched_gemv`, `gemm_fused` and `prefill_linear`, and `dispatch` whose products are of f32; `explained` also \
          `prefill_linear` where it ends with a product"
         .to_owned())
 }

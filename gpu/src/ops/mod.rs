@@ -151,7 +151,7 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
 
 /// The library that does one of the variants, where a library does it.
 pub(crate) fn library(op: &Op, variant: &str) -> Option<Component> {
-    let has_product = matches!(op, Op::Gemm(_) | Op::PrefillLinear(_) | Op::Dispatch(_));
+    let has_product = matches!(op, Op::Gemm(_) | Op::PrefillLinear(_) | Op::Dispatch(_) | Op::GemmFused(_));
     has_product.then(|| Way::by_name(variant)).flatten().map(Way::component)
 }
 
@@ -197,6 +197,7 @@ operations! {
     int8_quantize: Int8Quantize,
     prefill_linear: PrefillLinear,
     dispatch: Dispatch,
+    gemm_fused: GemmFused,
 }
 
 /// The variant that computes with integers and runs on any architecture.

@@ -17,6 +17,7 @@ pub mod dispatch;
 mod encoding;
 pub mod format_info;
 pub mod gemm;
+pub mod gemm_fused;
 pub mod gemv;
 pub mod int8_quantize;
 pub mod mma;
@@ -35,6 +36,7 @@ pub use dispatch::Product;
 pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
 pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
+pub use gemm_fused::FusedActivation;
 pub use gemv::Activations;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
@@ -230,6 +232,8 @@ operations! {
     mma: Mma,
     /// A matrix product.
     gemm: Gemm,
+    /// A matrix product with bias and activation.
+    gemm_fused: GemmFused,
     /// GGML blocks to numbers.
     dequantize: Dequantize,
     /// A matrix of GGML blocks times a vector.
