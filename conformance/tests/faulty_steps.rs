@@ -12,7 +12,7 @@ use faults::{Row, cases_of, check, failing};
 use plumbline_conformance::adapter::DemoFault::{self, *};
 use std::collections::BTreeSet;
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     Row {
         fault: FusedBiasOfRows,
         found_by: &[
@@ -40,6 +40,19 @@ const ROWS: [Row; 10] = [
             "gemm_fused/specials/f32/relu",
         ],
         may_be_found_by: &["gemm_fused/relu", "gemm_fused/specials"],
+    },
+    Row {
+        fault: GeluSwapped,
+        found_by: &[
+            "gemm_fused/activation/specials/gelu_erf",
+            "gemm_fused/activation/bound/gelu_erf",
+            "gemm_fused/fma/f32/gelu_erf/17",
+            "gemm_fused/small/fma/f16/gelu_erf",
+            "gemm_fused/small/fma/bf16/gelu_erf",
+            "gemm_fused/small/bound/f32/gelu_erf",
+            "gemm_fused/small/bound/f16/gelu_erf",
+        ],
+        may_be_found_by: &["gelu_erf"],
     },
     Row {
         fault: PaddingInAbsmax,

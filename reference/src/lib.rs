@@ -24,6 +24,8 @@ mod dtype;
 mod exact;
 pub mod fast;
 pub mod format;
+pub mod interval;
+pub mod math;
 pub mod ops;
 pub mod program;
 mod tensor;

@@ -130,7 +130,7 @@ pub(super) fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f
 }
 
 /// The distance of neighbouring numbers of a format at a magnitude.
-fn ulp(format: Format, magnitude: f64) -> f64 {
+pub(super) fn ulp(format: Format, magnitude: f64) -> f64 {
     let exponent = exponent(magnitude).clamp(format.min_exponent(), format.max_exponent());
     power(exponent - format.fraction_bits as i32)
 }

@@ -1,10 +1,10 @@
 //! Products with an activation.
 //!
-//! The product with its bias, t, is judged as a `gemm`, by its own bound. An activation that never falls
-//! gives y from some t: y is right if one of these is within the bound, and the nearest to the exact t
-//! counts.
+//! The product with its bias, t, is off by no more than a `gemm` may be, and rounded to f32. y is right if it
+//! is among the values that the activation has there, each of its steps widened by what f32 arithmetic
+//! may make of it. Where t is no finite number, y is the activation of it.
 
-use super::bound::{self, accepts};
+use super::bound::{self, ulp};
 use super::sample::Sample;
 use super::{Judged, Product, of_elements};
 use crate::case::Criterion;
@@ -12,6 +12,7 @@ use crate::product::Hints;
 use crate::seed::{hash, mix};
 use plumbline_reference::Tensor;
 use plumbline_reference::format::{F32, Value};
+use plumbline_reference::interval::{Interval, Steps};
 use plumbline_reference::ops::gemm::Geometry;
 use plumbline_reference::ops::{FusedActivation, GemmFused, Op};
 
@@ -48,11 +49,22 @@ impl<'a> FusedProduct<'a> {
         let elements = bound::errors(&gemm, self.inputs, &sample, architecture).into_iter();
         let judged = elements.map(|bound::Element { position, exact, right: t, error }| {
             let (right, got) = (self.activated(t), actual.code(position));
-            let (ok, ratio) = match self.nearest(t, got) {
-                Some(t_of_got) => accepts(F32, t, t_of_got, &exact, error),
-                None => (F32.decode(t).is_nan() && F32.decode(got).is_nan(), None),
-            };
+            let got_value = F32.decode(got);
             let is_finite = matches!(exact.value(), Value::Finite { .. });
+            let (ok, ratio) = if !is_finite {
+                (right == got || F32.decode(right).is_nan() && got_value.is_nan(), None)
+            } else if !error.is_finite() {
+                (true, None)
+            } else {
+                // Without an error the sum is the nearest f32.
+                let t = if error == 0.0 {
+                    Interval::from(F32.to_f64(t))
+                } else {
+                    let (sum, reach) = (exact.to_f64(), error + ulp(F32, exact.to_f64_up() + error) / 2.0);
+                    Interval { low: (sum - reach).next_down(), high: (sum + reach).next_up() }
+                };
+                self.accepts(t, got_value.to_f64())
+            };
             bound::Judged { position, right, got, ok, ratio, unbounded: is_finite && !error.is_finite() }
         });
         of_elements(judged.collect(), sample.guarantee())
@@ -63,14 +75,21 @@ impl<'a> FusedProduct<'a> {
         if y.is_nan() { 0x7fff_ffff } else { y.to_bits().into() }
     }
 
-    /// The t nearest to the right one that gives `got`, if any does.
-    fn nearest(&self, t: u64, got: u64) -> Option<u64> {
-        let at_most_zero = |t: u64| f32::from_bits(t as u32) <= 0.0;
-        match self.op.activation {
-            FusedActivation::None => Some(got),
-            FusedActivation::Relu if got == 0 => Some(if at_most_zero(t) { t } else { 0 }),
-            FusedActivation::Relu => (f32::from_bits(got as u32) > 0.0).then_some(got),
+    /// Whether `y` is a value of the activation somewhere in t, and its error over the bound.
+    fn accepts(&self, t: Interval, y: f64) -> (bool, Option<f64>) {
+        let right = self.op.activation.real(t, Steps::F32);
+        if !right.is_number() {
+            return (true, None);
         }
+        // total_cmp tells -0 from +0.
+        let ok = right.low.total_cmp(&y).is_le() && y.total_cmp(&right.high).is_le();
+        if y.is_nan() || !right.radius().is_finite() {
+            return (ok && !y.is_nan(), None);
+        }
+        let distance = (y - right.middle()).abs();
+        let ratio = if distance == 0.0 { 0.0 } else { distance / right.radius() };
+        // The middle is rounded.
+        (ok, Some(if ok { ratio.min(1.0) } else { ratio.max(1.0f64.next_up()) }))
     }
 }
 
@@ -84,36 +103,49 @@ mod tests {
         Tensor::from_fn(TensorType::new(F32, shape), Path::Definition, |i| of(i).to_bits().into()).unwrap()
     }
 
-    fn ok(inputs: &[Tensor], y: &Tensor) -> bool {
-        let op = GemmFused::new(F32, F32, FusedActivation::Relu).into();
+    fn ok(op: &GemmFused, inputs: &[Tensor], y: &Tensor) -> bool {
+        let op = op.clone().into();
         FusedProduct::of(&op, inputs).unwrap().judge(None, y).wrong.is_empty()
     }
 
     #[test]
-    fn results_of_relu_are_those_of_some_sum_within_the_bound() {
+    fn results_are_activations_of_some_sum_within_the_bound() {
         // One third of each operand: the exact sum is not an f32.
         let inputs = [
             numbers(&[2, 4], |i| (i as f32 - 3.5) / 3.0),
             numbers(&[4, 3], |i| (i as f32 + 0.5) / 7.0),
             numbers(&[3], |i| i as f32 - 1.0),
         ];
-        let fma = GemmFused {
-            accumulate: Some(Accumulation::Fma),
-            ..GemmFused::new(F32, F32, FusedActivation::Relu)
-        };
-        let y = Op::from(fma).evaluate(&inputs, Path::Definition).unwrap().remove(0);
-        let zeros = y.codes().filter(|&code| code == 0).count();
-        assert!((1..5).contains(&zeros), "{y:?}");
-        assert!(ok(&inputs, &y));
-        for (i, right) in y.codes().enumerate() {
-            let wrong: &[f32] =
-                if right == 0 { &[1e-3, -0.0, -1.0, f32::NAN] } else { &[0.0, -0.0, -1.0, f32::NAN] };
-            let off = f32::from_bits(right as u32) * 1.001;
-            for &wrong in wrong.iter().chain((right != 0).then_some(&off)) {
-                let code = |at| if at == i { wrong.to_bits().into() } else { y.code(at) };
-                let y = Tensor::from_fn(y.ty().clone(), Path::Definition, code).unwrap();
-                assert!(!ok(&inputs, &y), "{wrong} at {i}");
+        for &activation in FusedActivation::ALL {
+            let exact = GemmFused::new(F32, F32, activation);
+            for order in [Accumulation::Fma, Accumulation::MultiplyAdd, Accumulation::Pairwise] {
+                let op = Op::from(GemmFused { accumulate: Some(order), ..exact.clone() });
+                let y = op.evaluate(&inputs, Path::Definition).unwrap().remove(0);
+                assert!(ok(&exact, &inputs, &y), "{activation:?}");
+                for (i, right) in y.codes().enumerate() {
+                    let right = f32::from_bits(right as u32);
+                    for wrong in [right * 1.001 + 1e-3, right - 1e-3, -right - 1.0, f32::NAN, f32::INFINITY] {
+                        let code = |at| if at == i { wrong.to_bits().into() } else { y.code(at) };
+                        let y = Tensor::from_fn(y.ty().clone(), Path::Definition, code).unwrap();
+                        assert!(!ok(&exact, &inputs, &y), "{activation:?} {wrong} at {i}");
+                    }
+                }
             }
+            // Each other activation differs somewhere.
+            for &other in FusedActivation::ALL.iter().filter(|&&other| other != activation) {
+                let y =
+                    Op::from(GemmFused::new(F32, F32, other)).evaluate(&inputs, Path::Definition).unwrap();
+                assert!(!ok(&exact, &inputs, &y[0]), "{other:?} for {activation:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_zero_of_relu_is_positive() {
+        let inputs = [numbers(&[1, 1], |_| -1.0), numbers(&[1, 1], |_| 1.0), numbers(&[1], |_| 0.5)];
+        let op = GemmFused::new(F32, F32, FusedActivation::Relu);
+        for (y, right) in [(0.0, true), (-0.0, false), (f32::NAN, false), (-0.5, false), (1e-45, false)] {
+            assert_eq!(ok(&op, &inputs, &numbers(&[1, 1], |_| y)), right, "{y}");
         }
     }
 }

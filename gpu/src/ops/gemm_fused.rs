@@ -26,6 +26,9 @@ const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for GemmFused {
     fn supports(&self, _: ComputeCapability) -> Result<(), Unsupported> {
+        if name(self.activation).is_none() {
+            return Err(Unsupported(format!("has no kernel for gemm_fused with {:?}", self.activation)));
+        }
         match &self.accumulate {
             None | Some(Accumulation::Fma) => Ok(()),
             Some(_) => Err(Unsupported("has a kernel for gemm_fused in the order of fma alone".to_owned())),
@@ -91,7 +94,8 @@ impl OnDevice for GemmFused {
 
     fn units() -> Vec<Unit> {
         let operands = OPERANDS.into_iter().flat_map(|a| OPERANDS.map(|b| (a, b)));
-        operands.flat_map(|(a, b)| FusedActivation::ALL.map(|it| unit(&GemmFused::new(a, b, it)))).collect()
+        let activations = || FusedActivation::ALL.iter().filter(|&&it| name(it).is_some());
+        operands.flat_map(|(a, b)| activations().map(move |&it| unit(&GemmFused::new(a, b, it)))).collect()
     }
 }
 
@@ -111,11 +115,17 @@ fn bytes(a: &TensorType, b: &TensorType) -> usize {
     (4 * a.shape[0] * b.shape[1]).next_multiple_of(256)
 }
 
+/// An activation's name in the kernel, if that has it.
+fn name(activation: FusedActivation) -> Option<&'static str> {
+    match activation {
+        FusedActivation::None => Some("None"),
+        FusedActivation::Relu => Some("Relu"),
+        _ => None,
+    }
+}
+
 fn unit(op: &GemmFused) -> Unit {
-    let activation = match op.activation {
-        FusedActivation::None => "None",
-        FusedActivation::Relu => "Relu",
-    };
+    let activation = name(op.activation).unwrap_or("None");
     let defines = vec![
         ("FROM_A", constant(op.a)),
         ("FROM_B", constant(op.b)),

@@ -21,6 +21,7 @@ mod avx2;
 mod avx512;
 mod blocks;
 mod conversion;
+mod functions;
 mod general;
 mod lanes;
 mod magnitude;
@@ -35,6 +36,7 @@ pub(crate) use blocks::{Vectors, dequantized};
 pub use blocks::{dequantize, dequantize_parallel};
 pub use conversion::Conversion;
 pub(crate) use conversion::Scale;
+pub(crate) use functions::{Function, map};
 pub(crate) use magnitude::Magnitude;
 pub(crate) use product::{Factor, Plan, exact};
 

@@ -5,26 +5,29 @@
 //!
 //! 1. `v`: the product, in the order of accumulation `accumulate`;
 //! 2. `t = v + bias[n]`;
-//! 3. `y = act(t)`, NaN canonical.
+//! 3. `y = act(t)`, the operation of that name, of f32 into f32; NaN canonical.
 //!
 //! One kernel that does all three gives the same bits as three. Without `accumulate`, t is the exact sum of
 //! products and bias, rounded once; it judges any implementation by a criterion with a bound.
 //!
-//! | activation | `act(t)` |
-//! |---|---|
-//! | `none` | t |
-//! | `relu` | t where t is above 0, NaN where it is NaN, else +0 |
+//! Activations are [`relu`](super::relu), where NaN stays NaN, [`gelu_tanh`](super::gelu_tanh) and
+//! [`gelu_erf`](super::gelu_erf), which are two functions, [`quick_gelu`](super::quick_gelu),
+//! [`silu`](super::silu), and `none`.
 //!
 //! The bias has one element per column of y, never one per row: any other length is an error, as are
 //! a and b of different K.
 //!
-//! Source: the epilogues `BIAS` and `RELU_BIAS` of cuBLASLt, with its rows and columns as ours.
+//! Source: the epilogues `BIAS`, `RELU_BIAS` and `GELU_BIAS` of cuBLASLt, its columns being our rows; the
+//! activations by their own files.
 
+use super::activation::Elementwise;
 use super::gemm::{Gemm, OPERANDS};
-use super::{Inputs, Operation, SignatureError};
+use super::{Inputs, Op, Operation, SignatureError};
 use crate::accumulate::Accumulation;
-use crate::fast::Plan;
+use crate::fast::{Function, Plan};
 use crate::format::{F32, Format};
+use crate::interval::{Interval, Steps};
+use crate::program::{Program, fitting};
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,29 +47,62 @@ pub struct GemmFused {
     pub accumulate: Option<Accumulation>,
 }
 
-/// An activation after a product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FusedActivation {
-    /// None.
-    None,
-    /// `max(t, 0)`; NaN stays NaN.
-    Relu,
+macro_rules! activations {
+    ($($(#[$doc:meta])* $Name:ident,)*) => {
+        /// An activation after a product.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum FusedActivation {
+            /// None.
+            None,
+            $($(#[$doc])* $Name,)*
+        }
+
+        impl FusedActivation {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[Self::None, $(Self::$Name,)*];
+
+            /// The operation on f32, if there is one.
+            #[must_use]
+            pub fn op(self) -> Option<Op> {
+                match self {
+                    Self::None => None,
+                    $(Self::$Name => Some(super::$Name { from: F32, to: F32 }.into()),)*
+                }
+            }
+
+            /// The canonical value.
+            #[must_use]
+            pub fn of(self, t: f32) -> f32 {
+                match self {
+                    Self::None => t,
+                    $(Self::$Name => super::$Name { from: F32, to: F32 }.of([t]),)*
+                }
+            }
+
+            /// The values of an interval of finite numbers, by steps as precise as that.
+            #[must_use]
+            pub fn real(self, t: Interval, steps: Steps) -> Interval {
+                match self {
+                    Self::None => t,
+                    $(Self::$Name => super::$Name { from: F32, to: F32 }.real([t], steps),)*
+                }
+            }
+        }
+    };
 }
 
-impl FusedActivation {
-    /// Every one.
-    pub const ALL: [Self; 2] = [Self::None, Self::Relu];
-
-    /// The activation of an f32. A NaN gives some NaN.
-    #[must_use]
-    pub fn of(self, t: f32) -> f32 {
-        match self {
-            Self::None => t,
-            Self::Relu if t > 0.0 || t.is_nan() => t,
-            Self::Relu => 0.0,
-        }
-    }
+activations! {
+    /// `max(t, 0)`; NaN stays NaN.
+    Relu,
+    /// The tanh approximation of the Gaussian error linear unit.
+    GeluTanh,
+    /// The Gaussian error linear unit.
+    GeluErf,
+    /// Its sigmoid approximation: `t * sigmoid(1.702 t)`.
+    QuickGelu,
+    /// `t * sigmoid(t)`.
+    Silu,
 }
 
 impl GemmFused {
@@ -74,6 +110,17 @@ impl GemmFused {
     #[must_use]
     pub fn new(a: Format, b: Format, activation: FusedActivation) -> Self {
         Self { a, b, activation, accumulate: None }
+    }
+
+    /// The steps; the product and the bias are one, which rounds twice.
+    fn steps(&self, types: &[TensorType]) -> Result<Program, SignatureError> {
+        let mut program = Program::new(types);
+        let t = program.one(self.gemm(), &[0, 1, 2])?;
+        let y = match self.activation.op() {
+            Some(activation) => program.one(activation, &[t])?,
+            None => t,
+        };
+        Ok(program.returning(&[y]))
     }
 
     /// The product with its bias: the first two steps.
@@ -112,16 +159,13 @@ impl Operation for GemmFused {
         Ok(vec![TensorType::new(F32, [m, n])])
     }
 
+    fn program(&self, inputs: &Inputs<'_>) -> Result<Option<Program>, SignatureError> {
+        self.steps(inputs.types()).map(Some)
+    }
+
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
-        let t = self.gemm().evaluate(inputs, path)?.remove(0);
-        if self.activation == FusedActivation::None {
-            return Ok(vec![t]);
-        }
-        let y = Tensor::from_fn(t.ty().clone(), path, |i| {
-            let y = self.activation.of(f32::from_bits(t.code(i) as u32));
-            if y.is_nan() { 0x7fff_ffff } else { y.to_bits().into() }
-        })?;
-        Ok(vec![y])
+        let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
+        fitting(self.steps(&types))?.evaluate(inputs, path)
     }
 
     fn has_fast_path(&self) -> bool {

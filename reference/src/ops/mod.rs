@@ -7,6 +7,7 @@
 //! `mod` line, and a line in the table below.
 
 pub mod absmax;
+pub mod activation;
 pub mod batched_gemv;
 pub mod cast;
 pub mod classify;
@@ -16,18 +17,25 @@ pub mod device_scaled_cast;
 pub mod dispatch;
 mod encoding;
 pub mod format_info;
+pub mod gelu_erf;
+pub mod gelu_tanh;
 pub mod gemm;
 pub mod gemm_fused;
 pub mod gemv;
 pub mod int8_quantize;
+pub mod math;
 pub mod mma;
 pub mod mx_dequantize;
 pub mod mx_quantize;
 pub mod prefill_linear;
 pub mod quantize;
+pub mod quick_gelu;
+pub mod relu;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
+pub mod silu;
+pub mod swiglu;
 
 pub use absmax::AbsmaxNan;
 pub use dequantize::BlockConversion;
@@ -38,12 +46,14 @@ pub use encoding::{Granularity, ScaleOp};
 pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
 pub use gemm_fused::FusedActivation;
 pub use gemv::Activations;
+pub use math::Elementary;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
 pub use prefill_linear::Route;
 pub use signature::SignatureError;
 
 use crate::block::BlockFormat;
+use crate::interval::{Interval, Steps};
 use crate::program::Program;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
@@ -87,7 +97,25 @@ pub trait Operation {
     /// The value that the definition rounds to give element `index` of an
     /// output, where that value is a number of its own (`x` for a cast).
     fn exact(&self, inputs: &[Tensor], output: usize, index: usize) -> Option<f64> {
-        let _ = (inputs, output, index);
+        Some(self.enclosure(inputs, output, &[index], Steps::Real)?[0].middle())
+    }
+
+    /// Whether there are [enclosures](Operation::enclosure).
+    fn has_enclosure(&self) -> bool {
+        false
+    }
+
+    /// Of the elements at these row-major positions of an output: the interval that holds the exact
+    /// value, or all that an implementation may reach before it rounds to the output's format,
+    /// to nearest. An end that is NaN: the result is special, and the canonical one is right.
+    fn enclosure(
+        &self,
+        inputs: &[Tensor],
+        output: usize,
+        positions: &[usize],
+        steps: Steps,
+    ) -> Option<Vec<Interval>> {
+        let _ = (inputs, output, positions, steps);
         None
     }
 
@@ -180,6 +208,27 @@ macro_rules! operations {
                 match self { $(Self::$Type(op) => op.exact(inputs, output, index),)* }
             }
 
+            /// See [`Operation::has_enclosure`].
+            #[must_use]
+            pub fn has_enclosure(&self) -> bool {
+                match self { $(Self::$Type(op) => op.has_enclosure(),)* }
+            }
+
+            /// See [`Operation::enclosure`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature or there is no such element.
+            #[must_use]
+            pub fn enclosure(
+                &self,
+                inputs: &[Tensor],
+                output: usize,
+                positions: &[usize],
+                steps: Steps,
+            ) -> Option<Vec<Interval>> {
+                match self { $(Self::$Type(op) => op.enclosure(inputs, output, positions, steps),)* }
+            }
+
             /// See [`Operation::sources`].
             ///
             /// # Panics
@@ -248,4 +297,18 @@ operations! {
     quantize: Quantize,
     /// Activations to blocks of 8-bit integers.
     int8_quantize: Int8Quantize,
+    /// An elementary function of every element.
+    math: Math,
+    /// The rectified linear unit.
+    relu: Relu,
+    /// The sigmoid linear unit.
+    silu: Silu,
+    /// The Gaussian error linear unit by tanh.
+    gelu_tanh: GeluTanh,
+    /// The Gaussian error linear unit by erf.
+    gelu_erf: GeluErf,
+    /// The Gaussian error linear unit by a sigmoid.
+    quick_gelu: QuickGelu,
+    /// The gated linear unit with SiLU.
+    swiglu: Swiglu,
 }

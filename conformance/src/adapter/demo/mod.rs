@@ -117,6 +117,8 @@ pub enum DemoFault {
     BiasOf256,
     /// Steps: an activation makes 0 of NaN
     NanSwallowed,
+    /// Steps: takes the tanh approximation of GELU for GELU
+    GeluSwapped,
     /// Steps: what is in padded rows counts for the absmax
     PaddingInAbsmax,
     /// Steps: leaves out the last block of K
@@ -205,6 +207,7 @@ impl DemoFault {
             Self::FusedBiasOfRows
                 | Self::BiasOf256
                 | Self::NanSwallowed
+                | Self::GeluSwapped
                 | Self::PaddingInAbsmax
                 | Self::LastBlockDropped
                 | Self::RowsReversed

@@ -76,6 +76,10 @@ fn fused(fault: DemoFault, op: &GemmFused, inputs: &[Tensor]) -> Result<Option<T
             let t = Op::from(op.gemm()).evaluate(inputs, Path::fastest())?.remove(0);
             Ok(Some(numbers(t.shape(), |i| relu(f32_at(&t, i)))?))
         }
+        DemoFault::GeluSwapped if op.activation == FusedActivation::GeluErf => {
+            let op = GemmFused { activation: FusedActivation::GeluTanh, ..op.clone() };
+            Ok(Some(Op::from(op).evaluate(inputs, Path::fastest())?.remove(0)))
+        }
         _ => Ok(None),
     }
 }

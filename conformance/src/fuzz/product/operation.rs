@@ -43,7 +43,7 @@ pub(in crate::fuzz) fn any_gemm() -> BoxedStrategy<Op> {
 /// Any product with an activation.
 pub(in crate::fuzz) fn any_gemm_fused() -> BoxedStrategy<Op> {
     let order = prop_oneof![1 => Just(Accumulation::Fma), 2 => orders()];
-    (formats(), select(&FusedActivation::ALL[..]), order)
+    (formats(), select(FusedActivation::ALL), order)
         .prop_map(|([a, b, _], activation, order)| {
             GemmFused { accumulate: Some(order), ..GemmFused::new(a, b, activation) }.into()
         })
@@ -54,7 +54,7 @@ pub(in crate::fuzz) fn any_gemm_fused() -> BoxedStrategy<Op> {
 pub(in crate::fuzz) fn simple_gemm_fuseds() -> Vec<Op> {
     let plain = OPERANDS
         .into_iter()
-        .flat_map(|format| FusedActivation::ALL.map(|activation| GemmFused::new(format, format, activation)));
+        .flat_map(|format| FusedActivation::ALL.iter().map(move |&it| GemmFused::new(format, format, it)));
     let orders = [None, Some(Accumulation::Fma), Some(Accumulation::Chain(Block::HOPPER))];
     plain
         .flat_map(|plain| orders.clone().map(|accumulate| GemmFused { accumulate, ..plain.clone() }))
