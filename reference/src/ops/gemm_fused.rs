@@ -160,6 +160,7 @@ impl Operation for GemmFused {
     }
 
     fn program(&self, inputs: &Inputs<'_>) -> Result<Option<Program>, SignatureError> {
+        self.signature(inputs)?;
         self.steps(inputs.types()).map(Some)
     }
 
