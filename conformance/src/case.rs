@@ -360,8 +360,8 @@ pub enum Criterion {
         /// Absolute tolerance.
         atol: f64,
     },
-    /// Matrix products, and those of GGML blocks: within the error that is derived, element by
-    /// element, from what the operation lets an implementation do.
+    /// Matrix products, those of GGML blocks, and layers: within the error that is derived, element
+    /// by element, from what the operation lets an implementation do.
     Bound,
     /// Matrix products: the bits of one of the declared orders of accumulation, which the
     /// report names.

@@ -11,6 +11,7 @@ pub mod assert;
 mod attempt;
 pub mod case;
 pub mod cli;
+mod enclosed;
 pub mod fuzz;
 pub mod generate;
 pub mod hardware;

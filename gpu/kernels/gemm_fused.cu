@@ -1,18 +1,13 @@
 // y[m, n] = act(v + bias[n]), v one chain of fused multiply-adds in ascending k from +0: in one kernel, or
 // the last two steps by themselves, with the same bits.
+// ACTIVATION is the name of its function.
+#include "activation.cuh"
 #include "tile.cuh"
 
-enum class Activation : u8 { None, Relu };
+__device__ __forceinline__ float none(float t) { return t; }
 
 // NaN canonical.
-__device__ __forceinline__ float activated(float t)
-{
-    if constexpr (ACTIVATION == Activation::Relu) {
-        // Written so that NaN stays.
-        if (t <= 0) t = 0;
-    }
-    return __uint_as_float(result_bits(t));
-}
+__device__ __forceinline__ float activated(float t) { return __uint_as_float(result_bits(ACTIVATION(t))); }
 
 // A block takes one tile after another.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)

@@ -12,6 +12,8 @@ use crate::device::{ComputeCapability, Fault, Library, Version, probe};
 use crate::error::CudaError;
 use plumbline_reference::block::{BlockFormat, E2M1_DOUBLED, IQ4};
 use plumbline_reference::format::{ALL, Format, Specials};
+use plumbline_reference::math;
+use plumbline_reference::ops::{gelu_tanh, quick_gelu};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,9 +30,11 @@ pub struct Source {
 }
 
 /// The headers that sources include, with the one that is made from the reference's table.
-static HEADERS: LazyLock<[(&str, String); 11]> = LazyLock::new(|| {
+static HEADERS: LazyLock<[(&str, String); 16]> = LazyLock::new(|| {
     [
+        ("activation.cuh", include_str!("../kernels/activation.cuh").to_owned()),
         ("blocks.cuh", include_str!("../kernels/blocks.cuh").to_owned()),
+        ("constants.cuh", constants()),
         ("cvt.cuh", include_str!("../kernels/cvt.cuh").to_owned()),
         ("elementwise.cuh", include_str!("../kernels/elementwise.cuh").to_owned()),
         ("fast.cuh", include_str!("../kernels/fast.cuh").to_owned()),
@@ -38,7 +42,10 @@ static HEADERS: LazyLock<[(&str, String); 11]> = LazyLock::new(|| {
         ("formats.cuh", formats()),
         ("gemv.cuh", include_str!("../kernels/gemv.cuh").to_owned()),
         ("layouts.cuh", layouts()),
+        ("math.cuh", include_str!("../kernels/math.cuh").to_owned()),
         ("mx.cuh", include_str!("../kernels/mx.cuh").to_owned()),
+        ("number.cuh", include_str!("../kernels/number.cuh").to_owned()),
+        ("row.cuh", include_str!("../kernels/row.cuh").to_owned()),
         ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
         ("tile.cuh", include_str!("../kernels/tile.cuh").to_owned()),
     ]
@@ -103,6 +110,63 @@ fn layouts() -> String {
         let values = table.map(|value| value.to_string()).join(", ");
         let _ = writeln!(text, "__device__ constexpr signed char {name}[16] = {{{values}}};");
     }
+    text
+}
+
+/// `constants.cuh`: those of the canonical functions. Rust writes the shortest decimals that are
+/// read back as the same number.
+fn constants() -> String {
+    let mut text = "#pragma once\n".to_owned();
+    let mut scalar = |name: &str, ty: &str, value: String| {
+        let _ = writeln!(text, "__device__ constexpr {ty} {name} = {value};");
+    };
+    let floats = [
+        ("LOG2_E", math::LOG2_E),
+        ("FLT_LARGEST", f32::MAX),
+        ("QUICK_GELU", quick_gelu::FACTOR),
+        ("GELU_LINEAR", gelu_tanh::LINEAR),
+        ("GELU_CUBIC", gelu_tanh::CUBIC),
+    ];
+    for (name, value) in floats {
+        scalar(name, "float", format!("{value:e}f"));
+    }
+    let doubles = [
+        ("LN_2_F64", std::f64::consts::LN_2),
+        ("LOG2_E_F64", std::f64::consts::LOG2_E),
+        ("TWO_OVER_PI", math::TWO_OVER_PI),
+    ];
+    for (name, value) in doubles {
+        scalar(name, "double", format!("{value:e}"));
+    }
+    let mut table = |name: &str, ty: &str, values: Vec<String>| {
+        let (count, values) = (values.len(), values.join(", "));
+        let _ = writeln!(text, "__device__ constexpr {ty} {name}[{count}] = {{{values}}};");
+    };
+    let tables: [(&str, &[f32]); 8] = [
+        ("LN_2", &math::LN_2),
+        ("EXP", &math::EXP),
+        ("EXP2", &math::EXP2),
+        ("TANH", &math::TANH),
+        ("ERF", &math::ERF),
+        ("ERF_TAIL", &math::ERF_TAIL),
+        ("NORMAL", &math::NORMAL),
+        ("NORMAL_TAIL", &math::NORMAL_TAIL),
+    ];
+    for (name, values) in tables {
+        table(name, "float", values.iter().map(|value| format!("{value:e}f")).collect());
+    }
+    let tables: [(&str, &[f64]); 5] = [
+        ("PI_HALVES", &math::PI_HALVES),
+        ("SIN", &math::SIN),
+        ("COS", &math::COS),
+        ("EXP_F64", &math::EXP_F64),
+        ("ATANH", &math::ATANH),
+    ];
+    for (name, values) in tables {
+        table(name, "double", values.iter().map(|value| format!("{value:e}")).collect());
+    }
+    let words = math::TWO_OVER_PI_BITS.map(|word| format!("{word:#x}"));
+    table("TWO_OVER_PI_BITS", "unsigned", words.to_vec());
     text
 }
 

@@ -5,6 +5,7 @@ mod fault;
 pub use fault::Fault;
 
 use crate::case::{Criterion, NanJudge};
+use crate::enclosed;
 use crate::product::{BlockProduct, FusedProduct, Hints, Judged, PrefillProduct, Product, Wrong};
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
@@ -211,17 +212,17 @@ fn judge_elements(
             hints: context.hints.unwrap_or(&hints),
         };
         let judged = product.judge(expected.criterion, actual);
-        return of_product(context, verdict, actual, judged);
+        return derived(context, verdict, actual, judged);
     }
     if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
         && let Some(product) = BlockProduct::of(context.op, context.inputs)
     {
-        return of_product(context, verdict, actual, product.judge(actual));
+        return derived(context, verdict, actual, product.judge(actual));
     }
     if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
         && let Some(product) = FusedProduct::of(context.op, context.inputs)
     {
-        return of_product(context, verdict, actual, product.judge(context.architecture, actual));
+        return derived(context, verdict, actual, product.judge(context.architecture, actual));
     }
     if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
         match PrefillProduct::of(context.op, context.inputs) {
@@ -229,7 +230,7 @@ fn judge_elements(
                 let hints = Hints::default();
                 let hints = context.hints.unwrap_or(&hints);
                 let judged = product.judge(expected.criterion, context.architecture, hints, actual);
-                return of_product(context, verdict, actual, judged);
+                return derived(context, verdict, actual, judged);
             }
             Ok(None) => (),
             Err(error) => {
@@ -237,6 +238,10 @@ fn judge_elements(
                 return verdict;
             }
         }
+    }
+    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
+        let judged = enclosed::judge(context.op, context.inputs, output, actual);
+        return derived(context, verdict, actual, judged);
     }
     let comparator = Comparator {
         dtype: expected.ty.dtype,
@@ -303,13 +308,8 @@ fn same_bytes(expected: &Expected, actual: Actual<'_>) -> bool {
     }
 }
 
-/// The verdict on a matrix product.
-fn of_product(
-    context: Context<'_>,
-    verdict: OutputVerdict,
-    actual: &Tensor,
-    judged: Judged,
-) -> OutputVerdict {
+/// The verdict on an output that no values are expected of.
+fn derived(context: Context<'_>, verdict: OutputVerdict, actual: &Tensor, judged: Judged) -> OutputVerdict {
     let dtype = actual.dtype();
     let comparator = Comparator { dtype, criterion: Criterion::BitExact, nan: NanJudge::Class };
     let mut faults = BTreeMap::new();

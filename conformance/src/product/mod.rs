@@ -52,7 +52,7 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// An output without elements.
-    fn of_nothing() -> Self {
+    pub(crate) fn of_nothing() -> Self {
         Self { bit_exact: true, guarantee: "there are no elements".to_owned(), ..Self::default() }
     }
 }

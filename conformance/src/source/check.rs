@@ -40,14 +40,15 @@ pub(super) fn check_product(spec: &CaseSpec) -> Result<(), String> {
             Op::Dispatch(Dispatch { route: Route::Dequantized | Route::Fused, gemv, gemm, .. }),
             Criterion::Bound,
         ) => gemv.is_none() && gemm.is_none(),
+        (op, Criterion::Bound) => op.has_enclosure(),
         _ => false,
     };
     if is_judged {
         return Ok(());
     }
     Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv`, \
-         `batched_gemv`, `gemm_fused` and `prefill_linear`, and `dispatch` whose products are of f32; `explained` also \
-         `prefill_linear` where it ends with a product"
+         `batched_gemv`, `gemm_fused`, `prefill_linear`, `dispatch` whose products are of f32, and layer \
+         operations; `explained` also `prefill_linear` where it ends with a product"
         .to_owned())
 }
 

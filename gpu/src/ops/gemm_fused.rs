@@ -26,9 +26,6 @@ const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for GemmFused {
     fn supports(&self, _: ComputeCapability) -> Result<(), Unsupported> {
-        if name(self.activation).is_none() {
-            return Err(Unsupported(format!("has no kernel for gemm_fused with {:?}", self.activation)));
-        }
         match &self.accumulate {
             None | Some(Accumulation::Fma) => Ok(()),
             Some(_) => Err(Unsupported("has a kernel for gemm_fused in the order of fma alone".to_owned())),
@@ -94,8 +91,8 @@ impl OnDevice for GemmFused {
 
     fn units() -> Vec<Unit> {
         let operands = OPERANDS.into_iter().flat_map(|a| OPERANDS.map(|b| (a, b)));
-        let activations = || FusedActivation::ALL.iter().filter(|&&it| name(it).is_some());
-        operands.flat_map(|(a, b)| activations().map(move |&it| unit(&GemmFused::new(a, b, it)))).collect()
+        let of = |(a, b)| FusedActivation::ALL.iter().map(move |&it| unit(&GemmFused::new(a, b, it)));
+        operands.flat_map(of).collect()
     }
 }
 
@@ -115,21 +112,13 @@ fn bytes(a: &TensorType, b: &TensorType) -> usize {
     (4 * a.shape[0] * b.shape[1]).next_multiple_of(256)
 }
 
-/// An activation's name in the kernel, if that has it.
-fn name(activation: FusedActivation) -> Option<&'static str> {
-    match activation {
-        FusedActivation::None => Some("None"),
-        FusedActivation::Relu => Some("Relu"),
-        _ => None,
-    }
-}
-
 fn unit(op: &GemmFused) -> Unit {
-    let activation = name(op.activation).unwrap_or("None");
+    // Its device function has the operation's name.
+    let activation = op.activation.op().map_or("none", |activation| activation.name());
     let defines = vec![
         ("FROM_A", constant(op.a)),
         ("FROM_B", constant(op.b)),
-        ("ACTIVATION", format!("Activation::{activation}")),
+        ("ACTIVATION", activation.to_owned()),
     ];
     Unit::new(SOURCE, defines)
 }

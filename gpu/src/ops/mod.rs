@@ -1,6 +1,7 @@
 //! Operations on the device. A new one is a file here, one in `kernels/`, and a line in the
 //! table below, which is also its `mod` line.
 
+mod activation;
 mod cvt;
 mod program;
 
@@ -145,6 +146,13 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
         Op::Cast(_) | Op::Decode(_) | Op::ScaledCast(_) | Op::DeviceScaledCast(_) | Op::ScaledDecode(_) => {
             input == output
         }
+        Op::Math(_)
+        | Op::Relu(_)
+        | Op::Silu(_)
+        | Op::GeluTanh(_)
+        | Op::GeluErf(_)
+        | Op::QuickGelu(_)
+        | Op::Swiglu(_) => true,
         _ => false,
     }
 }
@@ -198,10 +206,19 @@ operations! {
     prefill_linear: PrefillLinear,
     dispatch: Dispatch,
     gemm_fused: GemmFused,
+    math: Math,
+    relu: Relu,
+    silu: Silu,
+    gelu_tanh: GeluTanh,
+    gelu_erf: GeluErf,
+    quick_gelu: QuickGelu,
+    swiglu: Swiglu,
 }
 
 /// The variant that computes with integers and runs on any architecture.
 const BITS: &str = "bits";
+/// The variant that follows the canonical steps.
+const CANONICAL: &str = "canonical";
 /// The variant of the conversion instruction.
 pub(crate) const CVT: &str = "cvt";
 

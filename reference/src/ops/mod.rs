@@ -31,6 +31,7 @@ pub mod prefill_linear;
 pub mod quantize;
 pub mod quick_gelu;
 pub mod relu;
+mod row;
 pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
@@ -116,6 +117,19 @@ pub trait Operation {
         steps: Steps,
     ) -> Option<Vec<Interval>> {
         let _ = (inputs, output, positions, steps);
+        None
+    }
+
+    /// How many terms an element of an output with [enclosures](Operation::enclosure) is made of, when
+    /// those of its row are made together: where there are many in all, rows are sampled.
+    fn terms(&self, inputs: &[Tensor]) -> usize {
+        let _ = inputs;
+        1
+    }
+
+    /// Intervals, wider than enclosures and cheap, that hold every element of an output.
+    fn limits(&self, inputs: &[Tensor], output: usize) -> Option<Vec<Interval>> {
+        let _ = (inputs, output);
         None
     }
 
@@ -227,6 +241,21 @@ macro_rules! operations {
                 steps: Steps,
             ) -> Option<Vec<Interval>> {
                 match self { $(Self::$Type(op) => op.enclosure(inputs, output, positions, steps),)* }
+            }
+
+            /// See [`Operation::terms`].
+            #[must_use]
+            pub fn terms(&self, inputs: &[Tensor]) -> usize {
+                match self { $(Self::$Type(op) => op.terms(inputs),)* }
+            }
+
+            /// See [`Operation::limits`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            #[must_use]
+            pub fn limits(&self, inputs: &[Tensor], output: usize) -> Option<Vec<Interval>> {
+                match self { $(Self::$Type(op) => op.limits(inputs, output),)* }
             }
 
             /// See [`Operation::sources`].

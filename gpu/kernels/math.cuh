@@ -1,0 +1,167 @@
+// Canonical elementary functions: the steps of the reference's math.rs, with its constants.
+#pragma once
+#include "constants.cuh"
+#include "format.cuh"
+
+constexpr float ROUND = 3 << 22;
+constexpr double ROUND_F64 = 3ull << 51;
+
+template <int N>
+__device__ __forceinline__ float polynomial(float x, const float (&coefficients)[N])
+{
+    float sum = coefficients[N - 1];
+#pragma unroll
+    for (int i = N - 2; i >= 0; i--) sum = __fmaf_rn(sum, x, coefficients[i]);
+    return sum;
+}
+
+template <int N>
+__device__ __forceinline__ double polynomial(double x, const double (&coefficients)[N])
+{
+    double sum = coefficients[N - 1];
+#pragma unroll
+    for (int i = N - 2; i >= 0; i--) sum = __fma_rn(sum, x, coefficients[i]);
+    return sum;
+}
+
+// NaN stays.
+__device__ __forceinline__ float clamp(float x, float low, float high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+__device__ __forceinline__ float power(int n) { return __uint_as_float((u32)(n + 127) << 23); }
+
+__device__ __forceinline__ float scale(float p, int n)
+{
+    const int half = n >> 1;
+    return __fmul_rn(__fmul_rn(p, power(half)), power(n - half));
+}
+
+__device__ __forceinline__ float canonical_exp(float x)
+{
+    x = clamp(x, -104.0f, 89.0f);
+    const float rounded = __fadd_rn(__fmul_rn(x, LOG2_E), ROUND);
+    const float n = __fsub_rn(rounded, ROUND);
+    const float r = __fmaf_rn(n, -LN_2[1], __fmaf_rn(n, -LN_2[0], x));
+    return scale(polynomial(r, EXP), (int)(__float_as_uint(rounded) - __float_as_uint(ROUND)));
+}
+
+__device__ __forceinline__ float canonical_exp2(float x)
+{
+    x = clamp(x, -151.0f, 129.0f);
+    const float rounded = __fadd_rn(x, ROUND);
+    const float r = __fsub_rn(x, __fsub_rn(rounded, ROUND));
+    return scale(polynomial(r, EXP2), (int)(__float_as_uint(rounded) - __float_as_uint(ROUND)));
+}
+
+__device__ __forceinline__ float canonical_tanh(float x)
+{
+    const float a = fabsf(x), s = __fmul_rn(x, x);
+    const float small = __fmaf_rn(__fmul_rn(x, s), polynomial(s, TANH), x);
+    const float e = canonical_exp(__fmul_rn(2.0f, a));
+    const float large = __fsub_rn(1.0f, __fdiv_rn(2.0f, __fadd_rn(e, 1.0f)));
+    return copysignf(a < 0.55f ? small : large, x);
+}
+
+__device__ __forceinline__ float canonical_erf(float x)
+{
+    const float a = fabsf(x);
+    const float small = __fmaf_rn(x, polynomial(__fmul_rn(x, x), ERF), x);
+    const float large = __fsub_rn(1.0f, canonical_exp(-polynomial(clamp(a, 0.0f, 4.0f), ERF_TAIL)));
+    return a < 1.0f ? small : copysignf(large, x);
+}
+
+__device__ __forceinline__ float canonical_normal_cdf(float x)
+{
+    const float a = clamp(fabsf(x), 0.0f, 14.5f);
+    const float q = __fdiv_rn(1.0f, __fadd_rn(a, 4.0f));
+    const float ratio = __fmul_rn(q, polynomial(__fmul_rn(__fsub_rn(a, 4.0f), q), NORMAL_TAIL));
+    const float half = __fmul_rn(0.5f, a), s = __fmul_rn(half, a), low = __fmaf_rn(half, a, -s);
+    float tail = __fmul_rn(canonical_exp(-s), ratio);
+    tail = __fmaf_rn(tail, -low, tail);
+    const float small = __fmaf_rn(x, polynomial(__fmul_rn(x, x), NORMAL), 0.5f);
+    const float large = x > 0.0f ? __fsub_rn(1.0f, tail) : tail;
+    return fabsf(x) < 1.0f ? small : large;
+}
+
+__device__ __forceinline__ float canonical_rsqrt(float x) { return __fdiv_rn(1.0f, __fsqrt_rn(x)); }
+
+__device__ __forceinline__ double canonical_log_f64(double x)
+{
+    if (!(x >= 0)) return __longlong_as_double(0x7fffffffffffffff);
+    if (x == 0 || __double_as_longlong(x) == 0x7ff0000000000000) {
+        return x == 0 ? __longlong_as_double(0xfff0000000000000) : x;
+    }
+    const long long bits = __double_as_longlong(x);
+    const long long n = (bits - 0x3fe8000000000000) >> 52;
+    const double m = __longlong_as_double(bits - (long long)((u64)n << 52));
+    const double s = __ddiv_rn(__dsub_rn(m, 1.0), __dadd_rn(m, 1.0));
+    const double log_m = __dmul_rn(__dmul_rn(2.0, s), polynomial(__dmul_rn(s, s), ATANH));
+    return __fma_rn((double)n, LN_2_F64, log_m);
+}
+
+__device__ __forceinline__ float canonical_log(float x) { return (float)canonical_log_f64(x); }
+
+// For arguments from -700 to 700.
+__device__ __forceinline__ double canonical_exp_f64(double x)
+{
+    const double rounded = __dadd_rn(__dmul_rn(x, LOG2_E_F64), ROUND_F64);
+    const u64 n = (u64)__double_as_longlong(rounded) - (u64)__double_as_longlong(ROUND_F64);
+    const double r = __fma_rn(__dsub_rn(rounded, ROUND_F64), -LN_2_F64, x);
+    return __dmul_rn(polynomial(r, EXP_F64), __longlong_as_double((long long)((n + 1023) << 52)));
+}
+
+// A multiple of a quarter turn, and the rest.
+struct Angle {
+    u32 quarters;
+    double rest;
+};
+
+__device__ __forceinline__ Angle reduce(double x)
+{
+    const double rounded = __dadd_rn(__dmul_rn(x, TWO_OVER_PI), ROUND_F64);
+    const double n = __dsub_rn(rounded, ROUND_F64);
+    return {(u32)__double_as_longlong(rounded), __fma_rn(n, -PI_HALVES[1], __fma_rn(n, -PI_HALVES[0], x))};
+}
+
+__device__ __forceinline__ u64 two_over_pi_bits(u32 word, u32 shift)
+{
+    const u64 pair = (u64)TWO_OVER_PI_BITS[word] << 32 | TWO_OVER_PI_BITS[word + 1];
+    return pair << shift >> 32;
+}
+
+__device__ __noinline__ Angle reduce_huge(float x)
+{
+    const u32 bits = __float_as_uint(x);
+    const u64 m = (bits & 0x7fffff) | 0x800000;
+    const u32 e = (bits >> 23 & 0xff) - 150;
+    const u32 word = (e - 2) / 32, shift = (e - 2) % 32;
+    const u64 low = m * two_over_pi_bits(word + 2, shift);
+    const u64 middle = m * two_over_pi_bits(word + 1, shift) + (low >> 32);
+    const u32 high = (u32)(m * two_over_pi_bits(word, shift) + (middle >> 32));
+    const u64 fraction = (u64)high << 34 | (middle & 0xffffffff) << 2 | (low & 0xffffffff) >> 30;
+    const u32 quarters = (high >> 30) + (u32)(fraction >> 63);
+    const double rest = __dmul_rn(__ll2double_rn((long long)fraction), PI_HALVES[0] / 18446744073709551616.0);
+    return x < 0 ? Angle{0u - quarters, -rest} : Angle{quarters, rest};
+}
+
+__device__ __forceinline__ double sine(u32 quarters, double r)
+{
+    const double s = __dmul_rn(r, r);
+    const double sin = __fma_rn(__dmul_rn(r, s), polynomial(s, SIN), r);
+    const double cos = __fma_rn(__dmul_rn(s, s), polynomial(s, COS), __fma_rn(s, -0.5, 1.0));
+    const double value = quarters & 1 ? cos : sin;
+    return quarters & 2 ? -value : value;
+}
+
+__device__ __forceinline__ float shifted_sine(float x, u32 quarters)
+{
+    if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return __uint_as_float(0x7fffffff);
+    const Angle angle = fabsf(x) < 268435456.0f ? reduce(x) : reduce_huge(x);
+    return (float)sine(angle.quarters + quarters, angle.rest);
+}
+
+__device__ __forceinline__ float canonical_sin(float x) { return x == 0 ? x : shifted_sine(x, 0); }
+__device__ __forceinline__ float canonical_cos(float x) { return shifted_sine(x, 1); }

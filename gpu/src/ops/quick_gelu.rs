@@ -1,0 +1,5 @@
+//! `quick_gelu`.
+
+use super::activation::activation;
+
+activation!(QuickGelu, "quick_gelu", 1);

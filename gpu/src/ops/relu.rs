@@ -1,0 +1,5 @@
+//! `relu`.
+
+use super::activation::activation;
+
+activation!(Relu, "relu", 1);

@@ -1,0 +1,5 @@
+//! `silu`.
+
+use super::activation::activation;
+
+activation!(Silu, "silu", 1);

@@ -1,0 +1,5 @@
+//! `swiglu`.
+
+use super::activation::activation;
+
+activation!(Swiglu, "swiglu", 2);
