@@ -489,7 +489,7 @@ impl Backend for Cuda {
 
     fn prepare(&self, calls: &[(&Op, &str)]) {
         let mut seen = HashSet::new();
-        let units = calls.iter().filter_map(|(op, variant)| ops::unit(op, variant));
+        let units = calls.iter().flat_map(|(op, variant)| ops::kernels(op, variant));
         self.cubins.compile(units.filter(|unit| seen.insert(unit.to_string())).collect());
     }
 

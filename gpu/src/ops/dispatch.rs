@@ -27,6 +27,10 @@ impl OnDevice for Dispatch {
         self.of_many().unit(variant)
     }
 
+    fn kernels(&self, variant: &str) -> Vec<Unit> {
+        [BatchedGemv::kernels(&self.of_few(), gemv::WARP), self.of_many().kernels(variant)].concat()
+    }
+
     fn scratch(&self, variant: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {
         match self.choice(inputs[1].shape[0]) {
             Product::Gemv => Ok(0),

@@ -48,6 +48,12 @@ impl OnDevice for GemmFused {
         unit(self)
     }
 
+    fn kernels(&self, variant: &str) -> Vec<Unit> {
+        let product = if variant == STEPS { self.product(Some(Accumulation::Fma)).kernels(gemm::TILED) } else { Vec::new() };
+        // Bias and activation follow on a library's product too.
+        product.into_iter().chain([unit(self)]).collect()
+    }
+
     fn scratch(&self, variant: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {
         Ok(if variant == FUSED { 0 } else { 2 * bytes(&inputs[0], &inputs[1]) })
     }

@@ -43,6 +43,11 @@ trait OnDevice {
     /// The unit of such a variant.
     fn unit(&self, variant: &str) -> Unit;
 
+    /// The units that a variant launches kernels of, whatever the inputs.
+    fn kernels(&self, variant: &str) -> Vec<Unit> {
+        if self.is_kernel(variant) { vec![self.unit(variant)] } else { Vec::new() }
+    }
+
     /// Bytes of memory that one of the variants needs besides its tensors.
     fn scratch(&self, variant: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {
         let _ = (variant, inputs);
@@ -116,11 +121,11 @@ macro_rules! operations {
             }
         }
 
-        /// The unit of one of the variants.
-        pub(crate) fn unit(op: &Op, variant: &str) -> Option<Unit> {
+        /// The units that one of the variants launches kernels of.
+        pub(crate) fn kernels(op: &Op, variant: &str) -> Vec<Unit> {
             match op {
-                $(Op::$Type(op) => op.is_kernel(variant).then(|| op.unit(variant)),)*
-                _ => None,
+                $(Op::$Type(op) => op.kernels(variant),)*
+                _ => Vec::new(),
             }
         }
 

@@ -4,10 +4,11 @@ use super::{OnDevice, program};
 use crate::device::ComputeCapability;
 use crate::module::{SM_80, SM_90, Source, Unit, block_constant};
 use crate::plan::{Argument, Call, Step, View};
-use plumbline_reference::TensorType;
+use plumbline_reference::{DType, TensorType};
 use plumbline_reference::accumulate::{Accumulation, Block};
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::block::BlockFormat;
+use plumbline_reference::format::F32;
 use plumbline_reference::ops::{BlockConversion, PrefillLinear, Route};
 
 const SOURCE: Source = Source { name: "prefill_linear", text: include_str!("../../kernels/prefill_linear.cu") };
@@ -54,6 +55,17 @@ impl OnDevice for PrefillLinear {
     fn unit(&self, _: &str) -> Unit {
         let once = self.conversion == BlockConversion::Direct;
         unit(self.weights, self.route == Route::Fused, once)
+    }
+
+    fn kernels(&self, variant: &str) -> Vec<Unit> {
+        if self.route.decodes_inside() {
+            return vec![self.unit(variant)];
+        }
+        // The steps are the same for any extents.
+        let (values, bytes) = (self.weights.values(), self.weights.bytes());
+        let types = [TensorType::new(DType::U8, [1, 1, bytes]), TensorType::new(F32, [1, values])];
+        let program = program::of(&self.clone().into(), &types);
+        program.map_or_else(|_| Vec::new(), |program| program::kernels(&program, variant))
     }
 
     fn scratch(&self, _: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {

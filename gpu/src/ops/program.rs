@@ -2,6 +2,7 @@
 //! scratch memory.
 
 use super::{BITS, gemv};
+use crate::module::Unit;
 use crate::plan::{Step, View};
 use plumbline_reference::TensorType;
 use plumbline_reference::backend::Unsupported;
@@ -24,6 +25,24 @@ pub(super) fn of(op: &Op, inputs: &[TensorType]) -> Result<Program, Unsupported>
 pub(super) fn scratch(program: &Program) -> usize {
     let (_, end) = layout(program);
     end
+}
+
+/// How an operation among the steps is done, matrix products by that variant.
+fn variant<'a>(op: &Op, product: &'a str) -> &'a str {
+    match op {
+        Op::Gemm(_) => product,
+        Op::Gemv(_) | Op::BatchedGemv(_) => gemv::WARP,
+        _ => BITS,
+    }
+}
+
+/// The units of all steps.
+pub(super) fn kernels(program: &Program, product: &str) -> Vec<Unit> {
+    let of = |step: &program::Step| match step {
+        program::Step::Call { op, .. } => super::kernels(op, variant(op, product)),
+        program::Step::Rows { .. } => Vec::new(),
+    };
+    program.steps().iter().flat_map(of).collect()
 }
 
 /// Where each value that is neither input nor output begins, and where all of them end.
@@ -67,12 +86,7 @@ pub(super) fn plan(
         match step {
             program::Step::Call { op, inputs, outputs } => {
                 let views = |values: &[usize]| values.iter().map(|&value| view(value)).collect::<Vec<_>>();
-                let variant = match op {
-                    Op::Gemm(_) => product,
-                    Op::Gemv(_) | Op::BatchedGemv(_) => gemv::WARP,
-                    _ => BITS,
-                };
-                steps.extend(super::plan(op, variant, 0, &views(inputs), &views(outputs))?);
+                steps.extend(super::plan(op, variant(op, product), 0, &views(inputs), &views(outputs))?);
             }
             program::Step::Rows { from, to } => steps.extend(rows(&view(*from), &view(*to))),
         }
