@@ -184,3 +184,15 @@ fn a_report_says_that_the_sum_in_f16_overflows() {
         assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
     }
 }
+
+#[test]
+fn a_run_counts_the_trials_that_pass_with_an_overflow() {
+    let run = common::plumbline(&["conform", "--backend=cpu", "prefill_linear/overflow/bound"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let line = "trials of prefill_linear that passed; see their verdicts";
+    assert!(
+        run.stdout.lines().any(|own| own.starts_with("notes: ") && own.ends_with(line)),
+        "{}",
+        run.stdout
+    );
+}

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(program.rows(short, 2), short);
         let program = program.returning(&[short, back]);
         for path in [Path::Definition, Path::Parallel, Path::fastest()] {
-            let outputs = program.evaluate(&[x.clone()], path).unwrap();
+            let outputs = program.evaluate(std::slice::from_ref(&x), path).unwrap();
             assert_eq!(outputs, [numbers(&[1.0, 1.0]), numbers(&[1.0, 1.0, -2.0, 0.0, 0.0])]);
         }
         let values = program.values(&[x], Path::Definition, 1).unwrap();

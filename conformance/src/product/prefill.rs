@@ -69,7 +69,7 @@ impl PrefillProduct {
             } else if F32.decode(right).is_nan() || F32.decode(got).is_nan() {
                 (F32.decode(right).is_nan() && F32.decode(got).is_nan(), None)
             } else {
-                match nearest(d, |d| scaled(d), got) {
+                match nearest(d, scaled, got) {
                     Some(candidate) => accepts(F16, d, candidate, &exact, error),
                     None => (!error.is_finite(), None),
                 }
