@@ -218,6 +218,9 @@ operations! {
     gelu_erf: GeluErf,
     quick_gelu: QuickGelu,
     swiglu: Swiglu,
+    softmax: Softmax,
+    log_softmax: LogSoftmax,
+    attention: Attention,
 }
 
 /// The variant that computes with integers and runs on any architecture.

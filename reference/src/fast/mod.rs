@@ -15,6 +15,7 @@
 //! code is confined to the registers' own files, the dispatch below, and output
 //! memory that is written without being zeroed first.
 
+mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -32,6 +33,7 @@ mod product;
 mod source;
 mod target;
 
+pub(crate) use attention::{add_weighted, scores};
 pub(crate) use blocks::{Vectors, dequantized};
 pub use blocks::{dequantize, dequantize_parallel};
 pub use conversion::Conversion;

@@ -174,7 +174,7 @@ pub struct Operands {
 pub struct Bits32(pub f32);
 
 impl Bits32 {
-    fn one() -> Self {
+    pub(super) fn one() -> Self {
         Self(1.0)
     }
 }

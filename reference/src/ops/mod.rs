@@ -8,6 +8,7 @@
 
 pub mod absmax;
 pub mod activation;
+pub mod attention;
 pub mod batched_gemv;
 pub mod cast;
 pub mod classify;
@@ -23,6 +24,7 @@ pub mod gemm;
 pub mod gemm_fused;
 pub mod gemv;
 pub mod int8_quantize;
+pub mod log_softmax;
 pub mod math;
 pub mod mma;
 pub mod mx_dequantize;
@@ -36,9 +38,11 @@ pub mod scaled_cast;
 pub mod scaled_decode;
 mod signature;
 pub mod silu;
+pub mod softmax;
 pub mod swiglu;
 
 pub use absmax::AbsmaxNan;
+pub use attention::{Alignment, SoftmaxOrder};
 pub use dequantize::BlockConversion;
 pub use device_scaled_cast::{Special, Tiny};
 pub use dispatch::Product;
@@ -52,6 +56,7 @@ pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
 pub use prefill_linear::Route;
 pub use signature::SignatureError;
+pub use softmax::{Causal, FullyMasked};
 
 use crate::block::BlockFormat;
 use crate::interval::{Interval, Steps};
@@ -127,7 +132,8 @@ pub trait Operation {
         1
     }
 
-    /// Intervals, wider than enclosures and cheap, that hold every element of an output.
+    /// Intervals, wider than enclosures and cheap, that hold every element of an output; infinite
+    /// ones where nothing is known.
     fn limits(&self, inputs: &[Tensor], output: usize) -> Option<Vec<Interval>> {
         let _ = (inputs, output);
         None
@@ -340,4 +346,10 @@ operations! {
     quick_gelu: QuickGelu,
     /// The gated linear unit with SiLU.
     swiglu: Swiglu,
+    /// Exponentials over their sum, row by row.
+    softmax: Softmax,
+    /// The logarithm of softmax.
+    log_softmax: LogSoftmax,
+    /// Weighted means of values by the softmax of products of queries and keys.
+    attention: Attention,
 }
