@@ -1,7 +1,7 @@
 // y = encode((alpha * scale_a * scale_b * (a * b) + beta * c + bias) * scale_out) with a defined
 // order of accumulation: one chain of fused multiply-adds in ascending k from +0, or the sums of
 // such chains over parts of k, added in ascending order.
-#include "fast.cuh"
+#include "tile.cuh"
 
 // A tensor as a matrix per batch, with its strides in elements; those along which it has one
 // element for all are 0. A tensor that there is not has no address.
@@ -13,45 +13,6 @@ struct Matrix {
 
 // Formats of c and bias, in the host's order.
 enum class Stored : u8 { F32, F16, BF16, E4M3FN, E5M2 };
-
-// Outputs of a block: 64 by 64, of which a thread has 4 by 4. Operands of 16 products are in
-// shared memory at a time.
-constexpr int TILE = 64, EACH = 4, SIDE = TILE / EACH, THREADS = SIDE * SIDE, DEPTH = 16;
-
-// Operands by k. A row is longer than a tile so that a column is not in one bank.
-typedef float Operands[DEPTH][TILE + 4];
-
-template <Format F>
-__device__ __forceinline__ float operand(Code<F> code)
-{
-    if constexpr (F.exponent_bits == 8 && F.specials == Specials::Ieee) {
-        // The upper bits of an f32.
-        return __uint_as_float(u32(code) << (32 - F.storage_bits) & ~0u << (23 - F.fraction_bits));
-    } else {
-        return to_f32<F>(code);
-    }
-}
-
-// Operands `first`.. of `extent` and products `k`..`end`; `beyond` stands in where there are none.
-// `along` is the stride from one operand to the next, `deep` that from one product to the next.
-template <Format F>
-__device__ __forceinline__ void load(Operands &to, const Code<F> *from, u64 along, u64 deep, u64 first, u64 extent,
-                                     u64 k, u64 end, float beyond)
-{
-    // Neighbouring threads take what are neighbours in memory.
-    const bool by_product = deep == 1;
-#pragma unroll
-    for (int i = 0; i < TILE * DEPTH; i += THREADS) {
-        const int each = i + int(threadIdx.x);
-        const int product = by_product ? each % DEPTH : each / TILE;
-        const int item = by_product ? each / DEPTH : each % TILE;
-        const bool inside = first + item < extent && k + product < end;
-        // Read in either case, so that the thread's loads do not wait for one another.
-        const u64 index = (first + item) * along + (k + product) * deep;
-        const float value = operand<F>(from[inside ? index : 0]);
-        to[product][item] = inside ? value : beyond;
-    }
-}
 
 __device__ __forceinline__ float value(const Matrix &x, Stored format, u64 index)
 {
@@ -108,18 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
                 load<FROM_A>(a_operands, a_batch, a.row, a.column, first_row, rows, k, end, -0.0f);
                 load<FROM_B>(b_operands, b_batch, b.column, b.row, first_column, columns, k, end, 0.0f);
                 __syncthreads();
-#pragma unroll
-                for (int i = 0; i < DEPTH; i++) {
-                    const float4 left = *reinterpret_cast<const float4 *>(&a_operands[i][row]);
-                    const float4 right = *reinterpret_cast<const float4 *>(&b_operands[i][column]);
-                    const float lefts[EACH] = {left.x, left.y, left.z, left.w};
-                    const float rights[EACH] = {right.x, right.y, right.z, right.w};
-#pragma unroll
-                    for (int m = 0; m < EACH; m++) {
-#pragma unroll
-                        for (int n = 0; n < EACH; n++) sum[m][n] = __fmaf_rn(lefts[m], rights[n], sum[m][n]);
-                    }
-                }
+                multiply_add(sum, a_operands, b_operands, row, column);
             }
 #pragma unroll
             for (int m = 0; m < EACH; m++) {

@@ -68,7 +68,7 @@ impl Cuda {
             let bytes = input.count() * input.width() + output.count() * output.width();
             for variant in self.variants(&op) {
                 let plan =
-                    ops::plan(&op, &variant, std::slice::from_ref(&input), std::slice::from_ref(&output))?;
+                    ops::plan(&op, &variant, 0, std::slice::from_ref(&input), std::slice::from_ref(&output))?;
                 // A warp for all of the tensor is no way to read it.
                 if variant != ops::WARPS {
                     runs.push((format!("{name}, {variant}"), bytes, self.load(plan)?));

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod ready;
+mod scratch;
 
 use crate::blas::product::{CUBLASLT, NO_WORKSPACE};
 use crate::blas::{self, Lane, Lt, Refusal};
@@ -20,6 +21,7 @@ use plumbline_reference::backend::{
 };
 use plumbline_reference::ops::{Cast, Op};
 use ready::{Ready, parameters};
+use scratch::Scratch;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -47,8 +49,16 @@ struct Session {
     /// Made when first needed.
     lt: OnceLock<Arc<Lt>>,
     functions: Mutex<HashMap<(String, &'static str), Function>>,
+    scratch: Scratch,
     /// The kernel or library call that was queued last: errors show up later than where they arise.
     queued: Mutex<String>,
+}
+
+/// A launch that can be queued.
+struct Queueable {
+    steps: Vec<Ready>,
+    /// What its steps keep values in, which must live until they have ended.
+    scratch: Option<Memory>,
 }
 
 /// A loaded kernel.
@@ -162,8 +172,8 @@ impl Cuda {
         Ok(session)
     }
 
-    /// The steps of a launch, with all its kernels loaded.
-    fn ready(&self, session: &Session, launch: Launch<'_>) -> Result<Vec<Ready>, BackendError> {
+    /// The steps of a launch, with all its kernels loaded, and the scratch memory that they use.
+    fn ready(&self, session: &Session, launch: Launch<'_>) -> Result<Queueable, BackendError> {
         launch.check()?;
         self.check_variant(launch.op, launch.variant)?;
         let views =
@@ -184,14 +194,23 @@ impl Cuda {
         if defect == Some(Defect::Exit) {
             std::process::exit(0);
         }
+        let types: Vec<_> = inputs.iter().map(|view| view.ty.clone()).collect();
+        let bytes = ops::scratch(launch.op, launch.variant, &types)?;
+        let memory = || session.scratch.take(&session.context, bytes);
+        let scratch = memory().map_err(|error| session.fault(error))?;
+        let address = scratch.as_ref().map_or(0, |memory| memory.address);
         let steps = match defect.and_then(|defect| defect.plan(&inputs[0], &outputs[0])) {
             Some(steps) => steps,
-            None => ops::plan(launch.op, launch.variant, &inputs, &outputs)?,
+            None => ops::plan(launch.op, launch.variant, address, &inputs, &outputs)?,
         };
         if defect == Some(Defect::OutOfMemory) {
             session.allocate(TOO_MUCH).map_err(|error| session.fault(error))?;
         }
-        steps.into_iter().map(|step| session.ready(step, &self.cubins)).collect()
+        // What a step reads before another has written it shows.
+        let poison = (bytes > 0).then_some(Ready::Fill { address, bytes, value: scratch::POISON });
+        let steps = steps.into_iter().map(|step| session.ready(step, &self.cubins));
+        let steps = poison.into_iter().map(Ok).chain(steps).collect::<Result<_, _>>()?;
+        Ok(Queueable { steps, scratch })
     }
 
     /// Steps that are no launch of an operation, with their kernels loaded: what sweeps and
@@ -237,7 +256,7 @@ impl Session {
         unsafe { context.disable_event_tracking() };
         let lanes = [Lane::new(&context)?, Lane::new(&context)?];
         let (lt, functions, queued) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Ok(Self { context, lanes, lt, functions, queued })
+        Ok(Self { context, lanes, lt, functions, scratch: Scratch::default(), queued })
     }
 
     fn bind(&self) -> Result<(), CudaError> {
@@ -272,7 +291,7 @@ impl Session {
         let name = match step {
             Ready::Kernel { call, .. } => Some(format!("{} of {}", call.entry, call.unit)),
             Ready::Product(call) => Some(call.function().to_owned()),
-            Ready::Zero { .. } | Ready::Copy { .. } | Ready::Upload { .. } => None,
+            Ready::Fill { .. } | Ready::Copy { .. } | Ready::Upload { .. } => None,
         };
         if let Some(name) = name {
             *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = name;
@@ -340,7 +359,7 @@ impl Session {
 
     fn ready(&self, step: Step, cubins: &Cubins) -> Result<Ready, BackendError> {
         match step {
-            Step::Zero { address, bytes } => Ok(Ready::Zero { address, bytes }),
+            Step::Zero { address, bytes } => Ok(Ready::Fill { address, bytes, value: 0 }),
             Step::Copy { from, to, bytes } => Ok(Ready::Copy { from, to, bytes }),
             Step::Kernel(call) => self.kernel(call, cubins).map_err(|error| self.fault(error)),
             Step::Product(product) => {
@@ -449,10 +468,13 @@ impl Backend for Cuda {
 
     fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
         let session = self.session()?;
-        let steps = self.ready(session, launch)?;
         let lane = session.lane(launch.stream)?;
-        let queued = steps.iter().try_for_each(|step| session.queue(step, lane));
-        queued.map_err(|error| session.fault(error))
+        let Queueable { steps, scratch } = self.ready(session, launch)?;
+        let queue = || {
+            steps.iter().try_for_each(|step| session.queue(step, lane))?;
+            scratch.map_or(Ok(()), |memory| session.scratch.give_back(memory, &lane.stream))
+        };
+        queue().map_err(|error| session.fault(error))
     }
 
     fn download(&self, buffer: &Buffer) -> Result<Vec<u8>, BackendError> {
@@ -473,7 +495,7 @@ impl Backend for Cuda {
 
     fn prepare(&self, calls: &[(&Op, &str)]) {
         let mut seen = HashSet::new();
-        let units = calls.iter().filter_map(|(op, variant)| ops::unit(op, variant));
+        let units = calls.iter().flat_map(|(op, variant)| ops::kernels(op, variant));
         self.cubins.compile(units.filter(|unit| seen.insert(unit.to_string())).collect());
     }
 
@@ -511,7 +533,7 @@ impl Backend for Cuda {
         }
         let session = self.session()?;
         let mut facts = BTreeMap::new();
-        for step in self.ready(session, launch)? {
+        for step in self.ready(session, launch)?.steps {
             if let Ready::Product(call) = step {
                 facts.extend(call.describe().map_err(|error| session.fault(error))?);
             }
@@ -560,11 +582,13 @@ impl Cuda {
     pub(crate) fn recorded(&self, work: &[Work<'_>]) -> Result<Recorded<'_>, BackendError> {
         let session = self.session()?;
         let mut steps = Vec::new();
-        let mut memory = Vec::new();
+        let (mut memory, mut scratch) = (Vec::new(), Vec::new());
         for work in work {
             match *work {
                 Work::Launch(call) => {
-                    steps.extend(self.ready(session, call)?);
+                    let ready = self.ready(session, call)?;
+                    steps.extend(ready.steps);
+                    scratch.extend(ready.scratch);
                     for buffer in call.inputs.iter().chain(call.outputs) {
                         memory.push(buffer.memory::<Shared>()?.clone());
                     }
@@ -596,7 +620,7 @@ impl Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Recorded { session, kernel, graph, lane, _steps: steps, _memory: memory })
+        Ok(Recorded { session, kernel, graph, lane, _steps: steps, _memory: memory, _scratch: scratch })
     }
 }
 
@@ -613,6 +637,8 @@ pub(crate) struct Recorded<'a> {
     _steps: Vec<Ready>,
     /// What the graph's kernels read and write.
     _memory: Vec<Shared>,
+    /// What they keep values in, each call its own: as long as the graph can be replayed.
+    _scratch: Vec<Memory>,
 }
 
 impl Recorded<'_> {

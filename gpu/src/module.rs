@@ -30,7 +30,7 @@ pub struct Source {
 }
 
 /// The headers that sources include, with the one that is made from the reference's table.
-static HEADERS: LazyLock<[(&str, String); 16]> = LazyLock::new(|| {
+static HEADERS: LazyLock<[(&str, String); 17]> = LazyLock::new(|| {
     [
         ("activation.cuh", include_str!("../kernels/activation.cuh").to_owned()),
         ("blocks.cuh", include_str!("../kernels/blocks.cuh").to_owned()),
@@ -48,6 +48,7 @@ static HEADERS: LazyLock<[(&str, String); 16]> = LazyLock::new(|| {
         ("row.cuh", include_str!("../kernels/row.cuh").to_owned()),
         ("scale.cuh", include_str!("../kernels/scale.cuh").to_owned()),
         ("softmax.cuh", include_str!("../kernels/softmax.cuh").to_owned()),
+        ("tile.cuh", include_str!("../kernels/tile.cuh").to_owned()),
     ]
 });
 

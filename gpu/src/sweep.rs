@@ -95,7 +95,7 @@ impl<'a> Batch<'a> {
         };
         let (from, to) = (view(self.x.1, self.cast.from), view(self.y.1, self.cast.to));
         let mut plan = vec![generate(self.cast.from, self.x.1, start, inputs)];
-        plan.extend(ops::plan(&Op::from(*self.cast), self.variant, &[from], &[to])?);
+        plan.extend(ops::plan(&Op::from(*self.cast), self.variant, 0, &[from], &[to])?);
         Ok(plan)
     }
 }

@@ -8,6 +8,7 @@
 //! - [`accumulate`]: orders in which dot products are summed, tensor cores among them.
 //! - [`Exact`]: sums and products without any rounding.
 //! - [`fast`]: the same conversions and products on SIMD registers.
+//! - [`program`]: operations that are made of others.
 //! - [`Tensor`]: element type, shape, strides, bytes.
 //! - [`Backend`]: the trait that every implementation under test stands behind;
 //!   [`Cpu`] is the reference itself.
@@ -26,6 +27,7 @@ pub mod format;
 pub mod interval;
 pub mod math;
 pub mod ops;
+pub mod program;
 mod tensor;
 
 pub use backend::{Backend, BackendError};

@@ -2,7 +2,7 @@
 //! is simpler than a sample that fails.
 //!
 //! The shape of a sample is `[rows, units]` for `dequantize`, `[N, units]` for `gemv` and
-//! `[M, N, units]` for `batched_gemv`. A unit is as many values along K as the largest of an
+//! `[M, N, units]` for `batched_gemv`, `prefill_linear` and `dispatch`. A unit is as many values along K as the largest of an
 //! operation's blocks holds: 32 or 256.
 
 use super::bits::Random;
@@ -14,7 +14,9 @@ use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{BF16, F16, F32};
 use plumbline_reference::ops::gemv::warp_order;
-use plumbline_reference::ops::{Activations, BatchedGemv, BlockConversion, Dequantize, Gemv, Op};
+use plumbline_reference::ops::{
+    Activations, BatchedGemv, BlockConversion, Dequantize, Dispatch, Gemv, Op, PrefillLinear,
+};
 use plumbline_reference::{DType, TensorType};
 use proptest::option;
 use proptest::prelude::*;
@@ -65,6 +67,9 @@ fn inputs(op: &Op) -> Option<Vec<Input>> {
         }
         Op::Gemv(op) => Some(product(op.weights, op.activations, [&[0], &[]])),
         Op::BatchedGemv(op) => Some(product(op.weights, op.activations, [&[1], &[0]])),
+        Op::PrefillLinear(PrefillLinear { weights, .. }) | Op::Dispatch(Dispatch { weights, .. }) => {
+            Some(product(*weights, Activations::F32, [&[1], &[0]]))
+        }
         _ => None,
     }
 }
@@ -84,6 +89,8 @@ pub(super) fn is_exact(op: &Op) -> bool {
     match op {
         Op::Gemv(op) => op.accumulate.is_none(),
         Op::BatchedGemv(op) => op.accumulate.is_none(),
+        Op::PrefillLinear(op) => op.accumulate.is_none(),
+        Op::Dispatch(op) => op.gemv.is_none() || op.gemm.is_none(),
         _ => false,
     }
 }
@@ -151,6 +158,11 @@ pub(super) fn shapes(op: &Op) -> BoxedStrategy<Vec<usize>> {
     let vectors = prop_oneof![1 => Just(0usize), 16 => 1..=3usize, 1 => 4..=16usize];
     match op {
         Op::BatchedGemv(_) => (vectors, rows(), units).prop_map(|(m, n, units)| vec![m, n, units]).boxed(),
+        Op::PrefillLinear(_) | Op::Dispatch(_) => {
+            let around_padding = select(&[15, 16, 17, 33][..]);
+            let vectors = prop_oneof![12 => vectors, 1 => around_padding];
+            (vectors, rows(), units).prop_map(|(m, n, units)| vec![m, n, units]).boxed()
+        }
         _ => (rows(), units).prop_map(|(rows, units)| vec![rows, units]).boxed(),
     }
 }
@@ -233,6 +245,16 @@ pub(super) fn simpler(op: &Op) -> Vec<Op> {
         Op::BatchedGemv(gemv) => {
             let orders = of(&gemv.accumulate).into_iter();
             orders.map(|order| BatchedGemv { accumulate: Some(order), ..gemv.clone() }.into()).collect()
+        }
+        Op::PrefillLinear(linear) => {
+            let orders = of(&linear.accumulate).into_iter();
+            orders.map(|order| PrefillLinear { accumulate: Some(order), ..linear.clone() }.into()).collect()
+        }
+        Op::Dispatch(dispatch) => {
+            let few = of(&dispatch.gemv).into_iter();
+            let few = few.map(|order| Dispatch { gemv: Some(order), ..dispatch.clone() }.into());
+            let many = of(&dispatch.gemm).into_iter();
+            few.chain(many.map(|order| Dispatch { gemm: Some(order), ..dispatch.clone() }.into())).collect()
         }
         _ => Vec::new(),
     }

@@ -6,7 +6,8 @@
 //! - `product`: the same for matrix products, whose inputs have extents in common.
 //! - `mx`: the same for blocks with scales of their own.
 //! - `quantize`: numbers for blocks of integers.
-//! - `blocks`: the same for operations on GGML blocks.
+//! - `blocks`: the same for operations on GGML blocks; `prefill` has the parameters of those that are
+//!   made of others.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
@@ -15,6 +16,7 @@ mod bits;
 mod blocks;
 mod mx;
 mod operation;
+mod prefill;
 mod product;
 mod quantize;
 mod regression;

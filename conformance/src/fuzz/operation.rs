@@ -2,7 +2,8 @@
 
 use super::blocks::{any_batched_gemv, any_gemv, block_dequantizes, simple_batched_gemvs, simple_gemvs};
 use super::mx::{any_mx_quantize, mx_dequantizes, mx_quantizes};
-use super::product::{any_gemm, instructions, simple_gemms};
+use super::prefill::{any_dispatch, any_prefill_linear, simple_dispatches, simple_prefill_linears};
+use super::product::{any_gemm, any_gemm_fused, instructions, simple_gemm_fuseds, simple_gemms};
 use super::quantize::{block_quantizes, int8_quantizes};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Policy};
 use plumbline_reference::ops::{
@@ -25,7 +26,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 17] = [
+pub(super) const KINDS: [Kind; 20] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -38,11 +39,14 @@ pub(super) const KINDS: [Kind; 17] = [
     Kind { name: "mx_dequantize", any: || select(mx_dequantizes()).boxed(), simple: mx_dequantizes },
     Kind { name: "mma", any: || select(instructions()).boxed(), simple: instructions },
     Kind { name: "gemm", any: any_gemm, simple: simple_gemms },
+    Kind { name: "gemm_fused", any: any_gemm_fused, simple: simple_gemm_fuseds },
     Kind { name: "quantize", any: || select(block_quantizes()).boxed(), simple: block_quantizes },
     Kind { name: "int8_quantize", any: || select(int8_quantizes()).boxed(), simple: int8_quantizes },
     Kind { name: "dequantize", any: || select(block_dequantizes()).boxed(), simple: block_dequantizes },
     Kind { name: "gemv", any: any_gemv, simple: simple_gemvs },
     Kind { name: "batched_gemv", any: any_batched_gemv, simple: simple_batched_gemvs },
+    Kind { name: "prefill_linear", any: any_prefill_linear, simple: simple_prefill_linears },
+    Kind { name: "dispatch", any: any_dispatch, simple: simple_dispatches },
 ];
 
 const SCALE_OPS: [ScaleOp; 3] = [ScaleOp::Multiply, ScaleOp::Divide, ScaleOp::Reciprocal];

@@ -18,6 +18,7 @@ impl Lines {
         let is_last = match (request.op, request.input) {
             (Op::Gemm(gemm), 0) => !gemm.transpose_a,
             (Op::Gemm(gemm), 1) => gemm.transpose_b,
+            (Op::GemmFused(_), 1) => false,
             _ => true,
         };
         let extent = |from_end: usize| match shape.len().checked_sub(from_end) {

@@ -6,7 +6,7 @@ pub use fault::Fault;
 
 use crate::case::{Criterion, NanJudge};
 use crate::enclosed;
-use crate::product::{BlockProduct, Hints, Judged, Product, Wrong};
+use crate::product::{BlockProduct, FusedProduct, Hints, Judged, PrefillProduct, Product, Wrong};
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
@@ -56,6 +56,20 @@ pub struct OutputVerdict {
     /// Of a matrix product: which faults the check finds, and with what certainty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<String>,
+    /// What there is to know of right elements: a value on the way to them overflows, for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<Notes>,
+}
+
+/// What there is to know of right elements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Notes {
+    /// Elements that there is something to know of.
+    pub elements: usize,
+    /// The first of them: its row-major linear index.
+    pub index: usize,
+    /// What there is to know of it.
+    pub first: String,
 }
 
 /// A check of a sequence.
@@ -87,6 +101,9 @@ pub struct Element {
     pub actual: Scalar,
     /// The kind of fault.
     pub fault: Fault,
+    /// What there is to know of the right value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// One number: its name, bits and value.
@@ -146,6 +163,25 @@ pub fn judge<'a>(
     expected: &Expected,
     actual: impl Into<Actual<'a>>,
 ) -> OutputVerdict {
+    let mut verdict = judge_elements(context, output, expected, actual.into());
+    if verdict.shape.is_some() {
+        return verdict;
+    }
+    let notes = context.op.notes(context.inputs, output);
+    for element in verdict.first.iter_mut().chain(&mut verdict.worst) {
+        element.note = notes.iter().find(|(index, _)| *index == element.index).map(|(_, note)| note.clone());
+    }
+    let elements = notes.len();
+    verdict.notes = notes.into_iter().next().map(|(index, first)| Notes { elements, index, first });
+    verdict
+}
+
+fn judge_elements(
+    context: Context<'_>,
+    output: usize,
+    expected: &Expected,
+    actual: Actual<'_>,
+) -> OutputVerdict {
     let mut verdict = OutputVerdict {
         output,
         check: None,
@@ -161,13 +197,13 @@ pub fn judge<'a>(
         shape: None,
         explanation: None,
         guarantee: None,
+        notes: None,
     };
     let count = match &expected.values {
         Values::Dense(tensor) => tensor.len(),
         Values::Sparse { at, .. } => at.len(),
         Values::Derived => 0,
     };
-    let actual = actual.into();
     verdict.shape = match actual {
         Actual::Whole(tensor) if tensor.ty() != &expected.ty => {
             Some(format!("output is {}, expected {}", tensor.ty(), expected.ty))
@@ -195,6 +231,26 @@ pub fn judge<'a>(
         && let Some(product) = BlockProduct::of(context.op, context.inputs)
     {
         return derived(context, verdict, actual, product.judge(actual));
+    }
+    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
+        && let Some(product) = FusedProduct::of(context.op, context.inputs)
+    {
+        return derived(context, verdict, actual, product.judge(context.architecture, actual));
+    }
+    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
+        match PrefillProduct::of(context.op, context.inputs) {
+            Ok(Some(product)) => {
+                let hints = Hints::default();
+                let hints = context.hints.unwrap_or(&hints);
+                let judged = product.judge(expected.criterion, context.architecture, hints, actual);
+                return derived(context, verdict, actual, judged);
+            }
+            Ok(None) => (),
+            Err(error) => {
+                verdict.shape = Some(error.to_string());
+                return verdict;
+            }
+        }
     }
     if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
         let judged = enclosed::judge(context.op, context.inputs, output, actual);
@@ -343,6 +399,7 @@ fn described(
         expected: Scalar::new("expected".to_owned(), dtype, right),
         actual: Scalar::new("actual".to_owned(), dtype, got),
         fault,
+        note: None,
     }
 }
 

@@ -37,7 +37,7 @@ use crate::seed::{hash, mix};
 use plumbline_reference::Tensor;
 use plumbline_reference::block::{BlockFormat, Unpacked};
 use plumbline_reference::format::{F32, Policy, Value};
-use plumbline_reference::ops::{Gemv, Op};
+use plumbline_reference::ops::{Activations, Dispatch, Gemv, Op, PrefillLinear, Route};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -63,6 +63,13 @@ impl<'a> BlockProduct<'a> {
             Op::Gemv(gemv) => Some(Self { gemv: gemv.clone(), inputs, m: 1 }),
             Op::BatchedGemv(batched) => {
                 Some(Self { gemv: batched.of_row(), inputs, m: *inputs.get(1)?.shape().first()? })
+            }
+            // Whether blocks are decoded first, or within sums, the bound is one: it is the larger of
+            // those of both products that `dispatch` chooses from.
+            Op::PrefillLinear(PrefillLinear { weights, route: Route::Fused, .. })
+            | Op::Dispatch(Dispatch { weights, route: Route::Dequantized | Route::Fused, .. }) => {
+                let gemv = Gemv::new(*weights, Activations::F32);
+                Some(Self { gemv, inputs, m: *inputs.get(1)?.shape().first()? })
             }
             _ => None,
         }

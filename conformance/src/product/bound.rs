@@ -50,26 +50,46 @@ pub(super) struct Judged {
     pub(super) unbounded: bool,
 }
 
+/// The right value of an output element, and how far it may be off before it is rounded.
+pub(super) struct Element {
+    pub(super) position: usize,
+    pub(super) exact: Exact,
+    pub(super) right: u64,
+    pub(super) error: f64,
+}
+
+/// The sampled elements with their bounds.
+pub(super) fn errors(
+    gemm: &Gemm,
+    inputs: &[Tensor],
+    sample: &Sample,
+    architecture: Option<&str>,
+) -> Vec<Element> {
+    let geometry = Geometry::of(gemm, inputs);
+    let models = arithmetics(gemm, architecture);
+    let element = |&position: &usize| {
+        let exact = gemm.exact_value(inputs, position);
+        let right = gemm.out.encode(exact.value(), &gemm.policy(), 0);
+        Element { position, exact, right, error: error(gemm, inputs, &geometry, &models, position) }
+    };
+    sample.positions.par_iter().map(element).collect()
+}
+
 /// Judges the sampled elements.
 pub(super) fn judge(
     gemm: &Gemm,
     inputs: &[Tensor],
     sample: &Sample,
     architecture: Option<&str>,
-    got: impl Fn(usize) -> u64 + Sync,
+    got: impl Fn(usize) -> u64,
 ) -> Vec<Judged> {
-    let geometry = Geometry::of(gemm, inputs);
-    let models = arithmetics(gemm, architecture);
-    let element = |&position: &usize| {
-        let exact = gemm.exact_value(inputs, position);
-        let right = gemm.out.encode(exact.value(), &gemm.policy(), 0);
+    let element = |Element { position, exact, right, error }| {
         let got = got(position);
-        let error = error(gemm, inputs, &geometry, &models, position);
         let (ok, ratio) = accepts(gemm.out, right, got, &exact, error);
         let is_finite = matches!(exact.value(), Value::Finite { .. });
         Judged { position, right, got, ok, ratio, unbounded: is_finite && !error.is_finite() }
     };
-    sample.positions.par_iter().map(element).collect()
+    errors(gemm, inputs, sample, architecture).into_iter().map(element).collect()
 }
 
 /// Whether `got` is within `error` of the exact value and half an ulp of the output.
@@ -110,7 +130,7 @@ pub(super) fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f
 }
 
 /// The distance of neighbouring numbers of a format at a magnitude.
-fn ulp(format: Format, magnitude: f64) -> f64 {
+pub(super) fn ulp(format: Format, magnitude: f64) -> f64 {
     let exponent = exponent(magnitude).clamp(format.min_exponent(), format.max_exponent());
     power(exponent - format.fraction_bits as i32)
 }

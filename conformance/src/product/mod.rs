@@ -1,17 +1,21 @@
 //! Judging matrix products: by a derived bound, by a model that explains every bit, and by
 //! Freivalds' check. Each says what it guarantees. Products of GGML blocks have a bound of their
-//! own.
+//! own, and operations whose last steps are a product the one that follows from it.
 
 mod blocks;
 mod bound;
 mod explain;
 mod freivalds;
+mod fused;
 mod integers;
 mod models;
+mod prefill;
 mod sample;
 
 pub(crate) use blocks::BlockProduct;
+pub(crate) use fused::FusedProduct;
 pub use models::{Hints, Model, arithmetics, models};
+pub(crate) use prefill::PrefillProduct;
 
 use crate::case::Criterion;
 use crate::seed::{hash, mix};

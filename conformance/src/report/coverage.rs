@@ -27,6 +27,8 @@ pub struct Coverage {
     pub trials: BTreeMap<String, BTreeMap<String, usize>>,
     /// Matrix products by the model that explains them.
     pub explained: BTreeMap<String, usize>,
+    /// Trials that passed though there is something to know of right elements, by operation.
+    pub noted: BTreeMap<String, usize>,
     /// Cases that a backend does not do, by backend and its reason.
     pub unsupported: BTreeMap<String, BTreeMap<String, usize>>,
     /// What was not covered, and why.
@@ -52,6 +54,11 @@ impl Coverage {
             // Without how many others give the same bits.
             let model = explanation.split(" (").next().unwrap_or(explanation);
             *coverage.explained.entry(model.to_owned()).or_default() += 1;
+        }
+        for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Pass) {
+            if verdict.outputs.iter().any(|output| output.notes.is_some()) {
+                *coverage.noted.entry(verdict.kind().to_owned()).or_default() += 1;
+            }
         }
         coverage.unsupported = registry.left_out.unsupported.clone();
         coverage.not_covered = not_covered(&registry.left_out, verdicts, cuda);
@@ -156,6 +163,12 @@ impl fmt::Display for Coverage {
             for (model, count) in models {
                 writeln!(f, "  {count:>5} {model}")?;
             }
+        }
+        for (op, count) in &self.noted {
+            writeln!(
+                f,
+                "notes: on right elements of {count} trials of {op} that passed; see their verdicts"
+            )?;
         }
         writeln!(f, "not covered:")?;
         for line in &self.not_covered {

@@ -1,6 +1,6 @@
 //! A failure as text.
 
-use crate::judge::{Checked, Element, OutputVerdict, Scalar};
+use crate::judge::{Checked, Element, Notes, OutputVerdict, Scalar};
 use crate::verdict::{Outcome, Verdict};
 use plumbline_reference::DType;
 use plumbline_reference::ops::Op;
@@ -100,6 +100,10 @@ fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &
     if let Some(guarantee) = &output.guarantee {
         line("judged", guarantee);
     }
+    if let Some(notes) = &output.notes {
+        let Notes { elements, index, first } = notes;
+        line("note", &format!("{elements} right elements; of element {index}: {first}"));
+    }
     if let Some(worst) = &output.worst {
         element("worst", worst, line);
     }
@@ -136,6 +140,9 @@ fn element(label: &str, element: &Element, line: &mut impl FnMut(&str, &str)) {
     }
     line("", &format!("{:<12} {}", "expected", element.expected.value));
     line("", &format!("{:<12} {}", "actual", element.actual.value));
+    if let Some(note) = &element.note {
+        line("", note);
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::case::{Against, CaseSpec, Criterion};
 use crate::locate::Step;
 use crate::strides;
 use plumbline_reference::TensorType;
-use plumbline_reference::ops::Op;
+use plumbline_reference::ops::{Dispatch, Op, Route};
 
 /// Bytes of the largest tensor that a case may ask for: several copies are held at once.
 const MAX_CASE_BYTES: usize = 1 << 30;
@@ -30,6 +30,16 @@ pub(crate) fn check_product(op: &Op, judge: Criterion) -> Result<(), String> {
         (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
         (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
         (Op::BatchedGemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
+        (Op::GemmFused(fused), Criterion::Bound) => fused.accumulate.is_none(),
+        (Op::PrefillLinear(linear), Criterion::Bound) => linear.accumulate.is_none(),
+        // Models are of products that the steps end with.
+        (Op::PrefillLinear(linear), Criterion::Explained) => {
+            linear.accumulate.is_none() && ![Route::Fp8ViaF16, Route::Fused].contains(&linear.route)
+        }
+        (
+            Op::Dispatch(Dispatch { route: Route::Dequantized | Route::Fused, gemv, gemm, .. }),
+            Criterion::Bound,
+        ) => gemv.is_none() && gemm.is_none(),
         (op, Criterion::Bound) => op.has_enclosure(),
         _ => false,
     };
@@ -37,7 +47,8 @@ pub(crate) fn check_product(op: &Op, judge: Criterion) -> Result<(), String> {
         return Ok(());
     }
     Err("`bound`, `explained` and `freivalds` judge `gemm` without `accumulate`; `bound` also `gemv`, \
-         `batched_gemv` and layer operations"
+         `batched_gemv`, `gemm_fused`, `prefill_linear`, `dispatch` whose products are of f32, and layer \
+         operations; `explained` also `prefill_linear` where it ends with a product"
         .to_owned())
 }
 

@@ -33,6 +33,7 @@ fn element(fault: Fault) -> Element {
         expected: scalar("expected", E4M3FN.into(), 0x7e),
         actual: scalar("actual", E4M3FN.into(), 0x7f),
         fault,
+        note: None,
     }
 }
 
@@ -52,6 +53,7 @@ fn output(fault: Fault, criterion: Criterion, max_error_over_bound: Option<f64>)
         shape: None,
         explanation: None,
         guarantee: None,
+        notes: None,
     }
 }
 

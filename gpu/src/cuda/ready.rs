@@ -30,7 +30,7 @@ pub(super) fn parameters(function: &CudaFunction) -> Result<Vec<usize>, CudaErro
 pub(super) enum Ready {
     Kernel { function: CudaFunction, call: Call, blocks: u32 },
     Product(Box<blas::Call>),
-    Zero { address: u64, bytes: usize },
+    Fill { address: u64, bytes: usize, value: u8 },
     Copy { from: u64, to: u64, bytes: usize },
     Upload { from: Pinned, to: u64 },
 }
@@ -40,7 +40,7 @@ impl Ready {
     pub(super) fn prepare(&self, lane: &Lane) -> Result<(), CudaError> {
         match self {
             Self::Product(call) => lane.prepare(call),
-            Self::Kernel { .. } | Self::Zero { .. } | Self::Copy { .. } | Self::Upload { .. } => Ok(()),
+            Self::Kernel { .. } | Self::Fill { .. } | Self::Copy { .. } | Self::Upload { .. } => Ok(()),
         }
     }
 
@@ -48,9 +48,9 @@ impl Ready {
         let stream = &lane.stream;
         match self {
             Self::Product(call) => lane.queue(call),
-            Self::Zero { address, bytes } => {
-                // SAFETY: the bytes are those of an output's elements.
-                unsafe { result::memset_d8_async(*address, 0, *bytes, stream.cu_stream()) }
+            Self::Fill { address, bytes, value } => {
+                // SAFETY: the bytes are those of an output's elements, or of scratch memory.
+                unsafe { result::memset_d8_async(*address, *value, *bytes, stream.cu_stream()) }
                     .named("cuMemsetD8Async")
             }
             Self::Copy { from, to, bytes } => {

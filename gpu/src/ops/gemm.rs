@@ -5,6 +5,7 @@ mod libraries;
 mod tiled;
 
 pub(super) use libraries::position;
+pub(super) use tiled::TILED;
 
 use super::OnDevice;
 use crate::device::ComputeCapability;

@@ -3,6 +3,7 @@
 
 mod activation;
 mod cvt;
+mod program;
 
 pub(crate) use absmax::WARPS;
 pub(crate) use cvt::instructions;
@@ -42,9 +43,32 @@ trait OnDevice {
     /// The unit of such a variant.
     fn unit(&self, variant: &str) -> Unit;
 
+    /// The units that a variant launches kernels of, whatever the inputs.
+    fn kernels(&self, variant: &str) -> Vec<Unit> {
+        if self.is_kernel(variant) { vec![self.unit(variant)] } else { Vec::new() }
+    }
+
+    /// Bytes of memory that one of the variants needs besides its tensors.
+    fn scratch(&self, variant: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {
+        let _ = (variant, inputs);
+        Ok(0)
+    }
+
     /// What one of the variants does with tensors that fit the signature, or why it cannot with
     /// these.
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported>;
+
+    /// The same where it needs scratch memory, which begins at that address.
+    fn plan_in(
+        &self,
+        scratch: u64,
+        variant: &str,
+        inputs: &[View],
+        outputs: &[View],
+    ) -> Result<Vec<Step>, Unsupported> {
+        let _ = scratch;
+        self.plan(variant, inputs, outputs)
+    }
 
     /// Every unit that some parameters need.
     fn units() -> Vec<Unit>;
@@ -62,16 +86,29 @@ macro_rules! operations {
             }
         }
 
+        /// Bytes of memory that one of the variants needs besides its tensors.
+        pub(crate) fn scratch(
+            op: &Op,
+            variant: &str,
+            inputs: &[TensorType],
+        ) -> Result<usize, Unsupported> {
+            match op {
+                $(Op::$Type(op) => op.scratch(variant, inputs),)*
+                other => Err(no_kernel(other)),
+            }
+        }
+
         /// The steps of one of the variants, whose tensors are contiguous but where the
-        /// operation [takes strides](takes_strides).
+        /// operation [takes strides](takes_strides), with its scratch memory at that address.
         pub(crate) fn plan(
             op: &Op,
             variant: &str,
+            scratch: u64,
             inputs: &[View],
             outputs: &[View],
         ) -> Result<Vec<Step>, Unsupported> {
             match op {
-                $(Op::$Type(op) => op.plan(variant, inputs, outputs),)*
+                $(Op::$Type(op) => op.plan_in(scratch, variant, inputs, outputs),)*
                 other => Err(no_kernel(other)),
             }
         }
@@ -84,11 +121,11 @@ macro_rules! operations {
             }
         }
 
-        /// The unit of one of the variants.
-        pub(crate) fn unit(op: &Op, variant: &str) -> Option<Unit> {
+        /// The units that one of the variants launches kernels of.
+        pub(crate) fn kernels(op: &Op, variant: &str) -> Vec<Unit> {
             match op {
-                $(Op::$Type(op) => op.is_kernel(variant).then(|| op.unit(variant)),)*
-                _ => None,
+                $(Op::$Type(op) => op.kernels(variant),)*
+                _ => Vec::new(),
             }
         }
 
@@ -127,7 +164,8 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
 
 /// The library that does one of the variants, where a library does it.
 pub(crate) fn library(op: &Op, variant: &str) -> Option<Component> {
-    matches!(op, Op::Gemm(_)).then(|| Way::by_name(variant)).flatten().map(Way::component)
+    let has_product = matches!(op, Op::Gemm(_) | Op::PrefillLinear(_) | Op::Dispatch(_) | Op::GemmFused(_));
+    has_product.then(|| Way::by_name(variant)).flatten().map(Way::component)
 }
 
 /// The product that a library's variant asks for on contiguous tensors, if it asks for one.
@@ -138,12 +176,13 @@ pub(crate) fn product(
     outputs: &[TensorType],
 ) -> Result<Option<Product>, Unsupported> {
     // cuBLASLt's heuristic looks at the alignment of addresses and never at what is there.
+    const SCRATCH: u64 = 1 << 60;
     let mut addresses = (1u64..).map(|i| i << 40);
     let mut views = |types: &[TensorType]| -> Vec<_> {
         types.iter().zip(&mut addresses).map(|(ty, address)| View::contiguous(address, ty.clone())).collect()
     };
     let (inputs, outputs) = (views(inputs), views(outputs));
-    let steps = plan(op, variant, &inputs, &outputs)?;
+    let steps = plan(op, variant, SCRATCH, &inputs, &outputs)?;
     Ok(steps.into_iter().find_map(|step| match step {
         Step::Product(product) => Some(*product),
         _ => None,
@@ -169,6 +208,9 @@ operations! {
     gemv: Gemv,
     batched_gemv: BatchedGemv,
     int8_quantize: Int8Quantize,
+    prefill_linear: PrefillLinear,
+    dispatch: Dispatch,
+    gemm_fused: GemmFused,
     math: Math,
     relu: Relu,
     silu: Silu,

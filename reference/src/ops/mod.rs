@@ -15,11 +15,13 @@ pub mod classify;
 pub mod decode;
 pub mod dequantize;
 pub mod device_scaled_cast;
+pub mod dispatch;
 mod encoding;
 pub mod format_info;
 pub mod gelu_erf;
 pub mod gelu_tanh;
 pub mod gemm;
+pub mod gemm_fused;
 pub mod gemv;
 pub mod int8_quantize;
 pub mod log_softmax;
@@ -27,6 +29,7 @@ pub mod math;
 pub mod mma;
 pub mod mx_dequantize;
 pub mod mx_quantize;
+pub mod prefill_linear;
 pub mod quantize;
 pub mod quick_gelu;
 pub mod relu;
@@ -42,18 +45,22 @@ pub use absmax::AbsmaxNan;
 pub use attention::{Alignment, SoftmaxOrder};
 pub use dequantize::BlockConversion;
 pub use device_scaled_cast::{Special, Tiny};
+pub use dispatch::Product;
 pub(crate) use encoding::arithmetic;
 pub use encoding::{Granularity, ScaleOp};
 pub use gemm::{Bits32, Compute, EpilogueOrder, GemmScale, Operands};
+pub use gemm_fused::FusedActivation;
 pub use gemv::Activations;
 pub use math::Elementary;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
+pub use prefill_linear::Route;
 pub use signature::SignatureError;
 pub use softmax::{Causal, FullyMasked};
 
 use crate::block::BlockFormat;
 use crate::interval::{Interval, Steps};
+use crate::program::Program;
 use crate::{Path, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,6 +82,12 @@ pub trait Operation {
 
     /// The outputs. Called with inputs that fit the signature.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
+
+    /// The steps of an operation that is made of others, for inputs that fit the signature.
+    fn program(&self, inputs: &Inputs<'_>) -> Result<Option<Program>, SignatureError> {
+        let _ = inputs;
+        Ok(None)
+    }
 
     /// The format of the GGML blocks that an input consists of, if it does.
     fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
@@ -132,6 +145,13 @@ pub trait Operation {
         let _ = output;
         (0..inputs.len()).filter(|&input| index < inputs[input].len()).map(|input| (input, index)).collect()
     }
+
+    /// What there is to know of the right elements of an output, by their index: that a value on the way
+    /// to one overflows, for one. They are right nevertheless.
+    fn notes(&self, inputs: &[Tensor], output: usize) -> Vec<(usize, String)> {
+        let _ = (inputs, output);
+        Vec::new()
+    }
 }
 
 macro_rules! operations {
@@ -173,7 +193,18 @@ macro_rules! operations {
             pub fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, SignatureError> {
                 let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
                 self.signature(&types)?;
-                Ok(match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }?)
+                Ok(self.compute(inputs, path)?)
+            }
+
+            /// The outputs for inputs that fit the signature.
+            pub(crate) fn compute(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
+                match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }
+            }
+
+            /// The steps of an operation that is made of others, or what does not fit.
+            pub fn program(&self, inputs: &[TensorType]) -> Result<Option<Program>, SignatureError> {
+                let inputs = Inputs::new(self.name(), self.input_names(), inputs)?;
+                match self { $(Self::$Type(op) => op.program(&inputs),)* }
             }
 
             /// See [`Operation::input_blocks`].
@@ -241,6 +272,15 @@ macro_rules! operations {
             pub fn sources(&self, inputs: &[Tensor], output: usize, index: usize) -> Vec<(usize, usize)> {
                 match self { $(Self::$Type(op) => op.sources(inputs, output, index),)* }
             }
+
+            /// See [`Operation::notes`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            #[must_use]
+            pub fn notes(&self, inputs: &[Tensor], output: usize) -> Vec<(usize, String)> {
+                match self { $(Self::$Type(op) => op.notes(inputs, output),)* }
+            }
         }
 
         $(impl From<$Type> for Op {
@@ -276,12 +316,18 @@ operations! {
     mma: Mma,
     /// A matrix product.
     gemm: Gemm,
+    /// A matrix product with bias and activation.
+    gemm_fused: GemmFused,
     /// GGML blocks to numbers.
     dequantize: Dequantize,
     /// A matrix of GGML blocks times a vector.
     gemv: Gemv,
     /// A matrix of GGML blocks times up to 16 vectors.
     batched_gemv: BatchedGemv,
+    /// Activations times a matrix of GGML blocks, by an engine's steps.
+    prefill_linear: PrefillLinear,
+    /// The same by `batched_gemv` or by `prefill_linear`.
+    dispatch: Dispatch,
     /// Numbers to GGML blocks.
     quantize: Quantize,
     /// Activations to blocks of 8-bit integers.

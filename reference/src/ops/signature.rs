@@ -82,6 +82,11 @@ impl<'a> Inputs<'a> {
         Err(SignatureError::InputCount { op: self.op, expected, given: self.types.len() })
     }
 
+    /// Types of all inputs.
+    pub(super) fn types(&self) -> &'a [TensorType] {
+        self.types
+    }
+
     /// Shape of input `i`; `[]` where there is none.
     pub(super) fn shape(&self, i: usize) -> &'a [usize] {
         self.types.get(i).map_or(&[], |ty| &ty.shape)

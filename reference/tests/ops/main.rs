@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod absmax;
+mod composed;
 mod device_scaled_cast;
 mod elementwise;
 mod layouts;

@@ -7,8 +7,9 @@ use plumbline_reference::block::{BlockFormat, Int8Format};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32};
 use plumbline_reference::ops::{
     Absmax, Activations, BatchedGemv, Bits32, BlockConversion, Cast, Classify, Decode, Dequantize,
-    DeviceScaledCast, FormatInfo, Gemm, GemmScale, Gemv, Int8Quantize, Mma, MxDequantize, MxQuantize, Op,
-    Quantize, ScaleOp, ScaledCast, ScaledDecode,
+    DeviceScaledCast, Dispatch, FormatInfo, FusedActivation, Gemm, GemmFused, GemmScale, Gemv, Int8Quantize,
+    Mma, MxDequantize, MxQuantize, Op, PrefillLinear, Product, Quantize, Route, ScaleOp, ScaledCast,
+    ScaledDecode,
 };
 use plumbline_reference::{DType, Path, Tensor, TensorType};
 
@@ -116,11 +117,21 @@ fn product_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
             let w = in_bytes(op.weights, &[3, k]);
             Some(vec![TensorType::new(DType::U8, w), TensorType::new(F32, x)])
         }
-        Op::BatchedGemv(op) => {
+        Op::BatchedGemv(BatchedGemv { weights, .. })
+        | Op::PrefillLinear(PrefillLinear { weights, .. })
+        | Op::Dispatch(Dispatch { weights, .. }) => {
             let k = shape[shape.len() - 1];
-            let x = whole(op.weights, &[2, k]);
-            let w = in_bytes(op.weights, &[3, k]);
+            let x = whole(*weights, &[2, k]);
+            let w = in_bytes(*weights, &[3, k]);
             Some(vec![TensorType::new(DType::U8, w), TensorType::new(F32, x)])
+        }
+        Op::GemmFused(op) => {
+            let (m, k) = match *shape {
+                [m, k] => (m, k),
+                _ => (shape.iter().product(), 3),
+            };
+            let (a, b) = (TensorType::new(op.a, [m, k]), TensorType::new(op.b, [k, 2]));
+            Some(vec![a, b, TensorType::new(F32, [2])])
         }
         _ => None,
     }
@@ -193,6 +204,12 @@ pub(crate) fn samples() -> Vec<Sample> {
         Sample::product(Int8Quantize { to: Int8Format::Q8K, rounding: None }),
         Sample::product(Mma { instruction: Instruction::MmaF16F32 }),
         Sample::product(Mma { instruction: Instruction::WgmmaE4m3F16 }),
+        Sample::product(PrefillLinear {
+            pad: true,
+            ..PrefillLinear::new(BlockFormat::Q4_0, Route::Fp8ViaF16)
+        }),
+        Sample::product(Dispatch::new(BlockFormat::Q8_0, 2, Product::Gemv, Route::Dequantized)),
+        Sample::product(GemmFused::new(F16, F16, FusedActivation::Relu)),
         Sample::product(exact),
         Sample::product(chain),
     ]

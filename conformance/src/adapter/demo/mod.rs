@@ -7,6 +7,7 @@ mod cpu;
 mod mistaken;
 mod product;
 mod quantize;
+mod steps;
 
 use crate::adapter::{Engine, EngineFault};
 pub use cast::cast_465_to_nan;
@@ -130,6 +131,30 @@ pub enum DemoFault {
     AbsmaxNotCleared,
     /// Sequences: copies in graphs read memory of the host that was used again
     GoneHostSource,
+    /// Steps: adds the bias of the row in place of that of the column
+    FusedBiasOfRows,
+    /// Steps: adds a bias to the first 256 columns alone
+    #[value(name = "bias_of_256")]
+    BiasOf256,
+    /// Steps: an activation makes 0 of NaN
+    NanSwallowed,
+    /// Steps: takes the tanh approximation of GELU for GELU
+    GeluSwapped,
+    /// Steps: what is in padded rows counts for the absmax
+    PaddingInAbsmax,
+    /// Steps: leaves out the last block of K
+    LastBlockDropped,
+    /// Steps: writes the rows in the opposite order
+    RowsReversed,
+    /// Steps: leaves out the scale of FP8 weights
+    AlphaDropped,
+    /// Steps: leaves out the scale of FP8 activations
+    ActivationScaleDropped,
+    /// Steps: a sum beyond f16 becomes the largest f16
+    #[value(name = "saturated_in_f16")]
+    SaturatedInF16,
+    /// Steps: takes the other product at the threshold
+    ThresholdOffByOne,
 }
 
 impl DemoFault {
@@ -213,6 +238,25 @@ impl DemoFault {
         }
     }
 
+    /// Whether it is a fault of operations that are made of others.
+    #[must_use]
+    pub const fn is_of_steps(self) -> bool {
+        matches!(
+            self,
+            Self::FusedBiasOfRows
+                | Self::BiasOf256
+                | Self::NanSwallowed
+                | Self::GeluSwapped
+                | Self::PaddingInAbsmax
+                | Self::LastBlockDropped
+                | Self::RowsReversed
+                | Self::AlphaDropped
+                | Self::ActivationScaleDropped
+                | Self::SaturatedInF16
+                | Self::ThresholdOffByOne
+        )
+    }
+
     /// Whether it spoils later calls in its process.
     #[must_use]
     pub const fn needs_isolation(self) -> bool {
@@ -262,6 +306,7 @@ pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
         fault if fault.is_of_products() => Arc::new(product::mistaken(fault)),
         fault if fault.is_of_blocks() => Arc::new(blocks::mistaken(fault)),
         fault if fault.is_of_quantizing() => Arc::new(quantize::mistaken(fault)),
+        fault if fault.is_of_steps() => Arc::new(steps::mistaken(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }

@@ -11,13 +11,16 @@ mod order;
 mod tests;
 
 pub(super) use bits::{fill, numbers};
-pub(super) use operation::{any_gemm, instructions, shapes, simple_gemms};
+pub(super) use operation::{
+    any_gemm, any_gemm_fused, instructions, shapes, simple_gemm_fuseds, simple_gemms,
+};
 pub(super) use order::{orders, simpler as simpler_orders};
 
 use super::sample::Sample;
 use plumbline_reference::TensorType;
+use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::format::{F32, Format};
-use plumbline_reference::ops::{Gemm, GemmScale, Op};
+use plumbline_reference::ops::{Gemm, GemmFused, GemmScale, Op};
 
 /// What an extent counts, in the order of a sample's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +96,10 @@ pub(super) fn inputs(op: &Op) -> Option<Vec<Input>> {
             ];
             Some(inputs.into_iter().flatten().collect())
         }
+        Op::GemmFused(fused) => {
+            let inputs = [("a", fused.a, &[M, K][..]), ("b", fused.b, &[K, N]), ("bias", F32, &[N])];
+            Some(inputs.map(|(name, format, axes)| input(name, format, axes)).to_vec())
+        }
         _ => None,
     }
 }
@@ -100,7 +107,11 @@ pub(super) fn inputs(op: &Op) -> Option<Vec<Input>> {
 /// Whether the operation is a product without an order of accumulation, whose bits are those
 /// of the reference alone.
 pub(super) fn is_exact(op: &Op) -> bool {
-    matches!(op, Op::Gemm(gemm) if gemm.accumulate.is_none())
+    match op {
+        Op::Gemm(gemm) => gemm.accumulate.is_none(),
+        Op::GemmFused(fused) => fused.accumulate.is_none(),
+        _ => false,
+    }
 }
 
 /// The product with some of one extent's slices, never without any.
@@ -163,7 +174,16 @@ fn select(
 
 /// Products in simpler orders of accumulation, the simplest first.
 pub(super) fn simpler(op: &Op) -> Vec<Op> {
-    let Op::Gemm(gemm) = op else { return Vec::new() };
-    let orders = gemm.accumulate.iter().flat_map(order::simpler);
-    orders.map(|accumulate| Gemm { accumulate: Some(accumulate), ..gemm.clone() }.into()).collect()
+    let of = |order: &Option<Accumulation>| order.as_ref().map_or_else(Vec::new, order::simpler);
+    match op {
+        Op::Gemm(gemm) => {
+            let orders = of(&gemm.accumulate).into_iter();
+            orders.map(|order| Gemm { accumulate: Some(order), ..gemm.clone() }.into()).collect()
+        }
+        Op::GemmFused(fused) => {
+            let orders = of(&fused.accumulate).into_iter();
+            orders.map(|order| GemmFused { accumulate: Some(order), ..fused.clone() }.into()).collect()
+        }
+        _ => Vec::new(),
+    }
 }

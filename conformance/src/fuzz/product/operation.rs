@@ -4,7 +4,9 @@ use super::order::orders;
 use plumbline_reference::accumulate::{Accumulation, Block, Instruction, Split, Sum};
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, F64, Format, Rounding, TF32};
 use plumbline_reference::ops::gemm::OPERANDS;
-use plumbline_reference::ops::{Bits32, Compute, EpilogueOrder, Gemm, GemmScale, Mma, Op, Operands};
+use plumbline_reference::ops::{
+    Bits32, Compute, EpilogueOrder, FusedActivation, Gemm, GemmFused, GemmScale, Mma, Op, Operands,
+};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -36,6 +38,28 @@ pub(in crate::fuzz) fn any_gemm() -> BoxedStrategy<Op> {
             Gemm { compute, accumulate, operands: operands.flatten(), ..usual }.into()
         })
         .boxed()
+}
+
+/// Any product with an activation.
+pub(in crate::fuzz) fn any_gemm_fused() -> BoxedStrategy<Op> {
+    let order = prop_oneof![1 => Just(Accumulation::Fma), 2 => orders()];
+    (formats(), select(FusedActivation::ALL), order)
+        .prop_map(|([a, b, _], activation, order)| {
+            GemmFused { accumulate: Some(order), ..GemmFused::new(a, b, activation) }.into()
+        })
+        .boxed()
+}
+
+/// Every format of operands and every activation, in the usual orders.
+pub(in crate::fuzz) fn simple_gemm_fuseds() -> Vec<Op> {
+    let plain = OPERANDS
+        .into_iter()
+        .flat_map(|format| FusedActivation::ALL.iter().map(move |&it| GemmFused::new(format, format, it)));
+    let orders = [None, Some(Accumulation::Fma), Some(Accumulation::Chain(Block::HOPPER))];
+    plain
+        .flat_map(|plain| orders.clone().map(|accumulate| GemmFused { accumulate, ..plain.clone() }))
+        .map(Op::from)
+        .collect()
 }
 
 /// Whether products of those operands are computed so.
@@ -172,7 +196,10 @@ pub(in crate::fuzz) fn shapes(op: &Op) -> BoxedStrategy<Vec<usize>> {
         10 => select(&[15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129][..]),
         1 => 1..=400usize,
     ];
-    let batch = option::weighted(0.15, 0..=3usize);
+    let batch = match op {
+        Op::GemmFused(_) => Just(None).boxed(),
+        _ => option::weighted(0.15, 0..=3usize).boxed(),
+    };
     (batch, sides(), sides(), depths)
         .prop_map(|(batch, m, n, k)| batch.into_iter().chain([m, n, k]).collect())
         .boxed()

@@ -11,7 +11,7 @@ use plumbline_reference::ops::{EpilogueOrder, Gemm, GemmScale, Operation};
 const SOURCE: Source = Source { name: "gemm", text: include_str!("../../../kernels/gemm.cu") };
 
 /// Tiles of operands in shared memory, sums in registers.
-pub(super) const TILED: &str = "tiled";
+pub(in crate::ops) const TILED: &str = "tiled";
 
 /// Rows and columns of a block's tile.
 const TILE: u64 = 64;

@@ -1,0 +1,130 @@
+//! `gemm_fused`: in one kernel, or the product, the bias and the activation one after another.
+
+use super::{OnDevice, gemm};
+use crate::blas::Way;
+use crate::device::ComputeCapability;
+use crate::module::{Source, Unit, constant};
+use crate::plan::{Argument, Call, Step, THREADS, View};
+use plumbline_reference::TensorType;
+use plumbline_reference::accumulate::Accumulation;
+use plumbline_reference::backend::Unsupported;
+use plumbline_reference::format::F32;
+use plumbline_reference::ops::gemm::{Gemm, OPERANDS};
+use plumbline_reference::ops::{FusedActivation, GemmFused};
+
+const SOURCE: Source = Source { name: "gemm_fused", text: include_str!("../../kernels/gemm_fused.cu") };
+
+/// One launch.
+const FUSED: &str = "fused";
+/// Three of them, the product by this crate's kernel.
+const STEPS: &str = "steps";
+
+/// Rows and columns of a block's tile.
+const TILE: u64 = 64;
+/// Blocks at once; further tiles follow in the same ones.
+const MOST_BLOCKS: u64 = 1 << 16;
+
+impl OnDevice for GemmFused {
+    fn supports(&self, _: ComputeCapability) -> Result<(), Unsupported> {
+        match &self.accumulate {
+            None | Some(Accumulation::Fma) => Ok(()),
+            Some(_) => Err(Unsupported("has a kernel for gemm_fused in the order of fma alone".to_owned())),
+        }
+    }
+
+    fn variants(&self, arch: ComputeCapability) -> Vec<&'static str> {
+        let libraries = match self.accumulate {
+            None => self.product(None).variants(arch),
+            Some(_) => Vec::new(),
+        };
+        [FUSED, STEPS].into_iter().chain(libraries).collect()
+    }
+
+    fn is_kernel(&self, variant: &str) -> bool {
+        Way::by_name(variant).is_none()
+    }
+
+    fn unit(&self, _: &str) -> Unit {
+        unit(self)
+    }
+
+    fn kernels(&self, variant: &str) -> Vec<Unit> {
+        let product = if variant == STEPS { self.product(Some(Accumulation::Fma)).kernels(gemm::TILED) } else { Vec::new() };
+        // Bias and activation follow on a library's product too.
+        product.into_iter().chain([unit(self)]).collect()
+    }
+
+    fn scratch(&self, variant: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {
+        Ok(if variant == FUSED { 0 } else { 2 * bytes(&inputs[0], &inputs[1]) })
+    }
+
+    fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
+        self.plan_in(0, variant, inputs, outputs)
+    }
+
+    fn plan_in(
+        &self,
+        scratch: u64,
+        variant: &str,
+        inputs: &[View],
+        outputs: &[View],
+    ) -> Result<Vec<Step>, Unsupported> {
+        let (a, b, bias, y) = (&inputs[0], &inputs[1], &inputs[2], &outputs[0]);
+        if y.count() == 0 {
+            return Ok(Vec::new());
+        }
+        let [m, n] = [y.ty.shape[0], y.ty.shape[1]].map(|extent| extent as u64);
+        let call = |entry, blocks, threads, arguments: &[u64]| {
+            let arguments = arguments.iter().copied().map(Argument::from).collect();
+            Step::Kernel(Call { unit: unit(self), entry, blocks, threads, arguments })
+        };
+        if variant == FUSED {
+            let k = a.ty.shape[1] as u64;
+            let blocks = (m.div_ceil(TILE) * n.div_ceil(TILE)).min(MOST_BLOCKS);
+            let arguments = [a.address, b.address, bias.address, y.address, m, n, k];
+            return Ok(vec![call(FUSED, blocks, 256, &arguments)]);
+        }
+        let v = View::contiguous(scratch, y.ty.clone());
+        let t = scratch + bytes(&a.ty, &b.ty) as u64;
+        let (product, way) =
+            if variant == STEPS { (Some(Accumulation::Fma), gemm::TILED) } else { (None, variant) };
+        let mut steps = self.product(product).plan(way, &inputs[..2], std::slice::from_ref(&v))?;
+        let blocks = y.count().div_ceil(THREADS.into());
+        steps.push(call("add_bias", blocks, THREADS, &[v.address, bias.address, t, m, n]));
+        steps.push(call("activate", blocks, THREADS, &[t, y.address, y.count()]));
+        Ok(steps)
+    }
+
+    fn units() -> Vec<Unit> {
+        let operands = OPERANDS.into_iter().flat_map(|a| OPERANDS.map(|b| (a, b)));
+        let of = |(a, b)| FusedActivation::ALL.iter().map(move |&it| unit(&GemmFused::new(a, b, it)));
+        operands.flat_map(of).collect()
+    }
+}
+
+trait Product {
+    /// The product alone.
+    fn product(&self, accumulate: Option<Accumulation>) -> Gemm;
+}
+
+impl Product for GemmFused {
+    fn product(&self, accumulate: Option<Accumulation>) -> Gemm {
+        Gemm { accumulate, ..Gemm::new(self.a, self.b, F32) }
+    }
+}
+
+/// Bytes of the output, up to where another tensor may begin.
+fn bytes(a: &TensorType, b: &TensorType) -> usize {
+    (4 * a.shape[0] * b.shape[1]).next_multiple_of(256)
+}
+
+fn unit(op: &GemmFused) -> Unit {
+    // Its device function has the operation's name.
+    let activation = op.activation.op().map_or("none", |activation| activation.name());
+    let defines = vec![
+        ("FROM_A", constant(op.a)),
+        ("FROM_B", constant(op.b)),
+        ("ACTIVATION", activation.to_owned()),
+    ];
+    Unit::new(SOURCE, defines)
+}
