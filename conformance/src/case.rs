@@ -9,6 +9,8 @@
 //! - *generated*: inputs from a named class; where `expect` is left out, the
 //!   reference's definition (or the device named by `against`) says what is right.
 //! - *refused*: inputs that do not fit, for which an error is right.
+//!
+//! A file may also hold a list of [sequences](crate::sequence) of calls.
 
 use crate::sequence::SequenceSpec;
 use plumbline_reference::DType;

@@ -432,3 +432,28 @@ fn what_is_wrong_with_blocks_or_a_refusal_is_said() {
     assert_eq!(run.code, 2, "{}", run.stdout);
     assert!(run.stdout.contains("its fields are d, dmin, scales, qs"), "{}", run.stdout);
 }
+
+#[test]
+fn sequences_without_one_right_result() {
+    let folder = Folder::new();
+    let sequence = r#"sequences:
+  - name: race
+    buffers: {x: {dtype: f32, shape: [2]}, y: {dtype: f16, shape: [2]}}
+    steps:
+      - allocate: [x, y]
+      - write: {buffer: x, generate: ones}
+      - call: {op: {cast: {from: f32, to: f16}}, inputs: [x], outputs: [y], stream: 1}
+      - call: {op: {cast: {from: f32, to: f16}}, inputs: [x], outputs: [y]}
+      - check: {buffer: y}
+"#;
+    let file = folder.write("mine.yaml", sequence);
+    let parts = ["mine.yaml:8", "`race`", "steps[3]", "`y` is also used on stream 1", "put `order: [1, 0]`"];
+    refused(&conform(&file), &parts);
+    refused(&plumbline(&["check", file.to_str().unwrap()]), &parts);
+    // A class that a buffer cannot hold shows when it is checked, and as the case's own error.
+    let file = folder.write("mine.yaml", sequence.replace(", stream: 1", "").replace("ones", "blocks"));
+    refused(
+        &plumbline(&["check", file.to_str().unwrap()]),
+        &["mine.yaml:6", "steps[1]", "generate: class `blocks`"],
+    );
+}

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod ready;
+mod recorded;
 mod scratch;
 
 use crate::blas::product::{CUBLASLT, NO_WORKSPACE};
@@ -9,11 +10,11 @@ use crate::blas::{self, Lane, Lt, Refusal};
 use crate::defect::{Defect, TOO_MUCH};
 use crate::device::{Component, ComputeCapability, DeviceInfo, Fault, Probe};
 use crate::error::{CudaError, Named};
-use crate::memory::{Memory, Pinned};
+use crate::memory::Memory;
 use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
-use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, result, sys};
+use cudarc::driver::{CudaContext, CudaFunction, result, sys};
 use cudarc::nvrtc::Ptx;
 use plumbline_reference::TensorType;
 use plumbline_reference::backend::{
@@ -574,95 +575,5 @@ impl Backend for Cuda {
 
     fn record(&self, work: &[Work<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
         Ok(Box::new(self.recorded(work)?))
-    }
-}
-
-impl Cuda {
-    /// Records work as a graph.
-    pub(crate) fn recorded(&self, work: &[Work<'_>]) -> Result<Recorded<'_>, BackendError> {
-        let session = self.session()?;
-        let mut steps = Vec::new();
-        let (mut memory, mut scratch) = (Vec::new(), Vec::new());
-        for work in work {
-            match *work {
-                Work::Launch(call) => {
-                    let ready = self.ready(session, call)?;
-                    steps.extend(ready.steps);
-                    scratch.extend(ready.scratch);
-                    for buffer in call.inputs.iter().chain(call.outputs) {
-                        memory.push(buffer.memory::<Shared>()?.clone());
-                    }
-                }
-                Work::Upload { buffer, bytes } => {
-                    let target = buffer.memory::<Shared>()?;
-                    if target.bytes != bytes.len() {
-                        return Err(BackendError::BufferSize { given: bytes.len(), expected: target.bytes });
-                    }
-                    let from = Pinned::new(&session.context, bytes).map_err(|error| session.fault(error))?;
-                    steps.push(Ready::Upload { from, to: target.address });
-                    memory.push(target.clone());
-                }
-            }
-        }
-        // A stream of its own: whatever else is queued meanwhile must not be recorded.
-        let lane = Lane::new(&session.context).map_err(|error| session.fault(error))?;
-        let record = || {
-            let stream = &lane.stream;
-            // Handles and workspaces cannot be made during the capture.
-            steps.iter().try_for_each(|step| step.prepare(&lane))?;
-            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-            stream.begin_capture(mode).named("cuStreamBeginCapture")?;
-            let queued = steps.iter().try_for_each(|step| session.queue(step, &lane));
-            // Ended in either case, or the stream stays in capture.
-            let graph = stream.end_capture(sys::CUgraphInstantiate_flags(0)).named("cuStreamEndCapture");
-            queued?;
-            graph
-        };
-        let graph = record().map_err(|error| session.fault(error))?;
-        let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Recorded { session, kernel, graph, lane, _steps: steps, _memory: memory, _scratch: scratch })
-    }
-}
-
-/// Work recorded as a graph.
-pub(crate) struct Recorded<'a> {
-    session: &'a Session,
-    /// The last kernel or library call.
-    kernel: String,
-    /// None where the calls have no steps.
-    graph: Option<CudaGraph>,
-    /// The stream that it runs on, with the workspace that its products use.
-    lane: Lane,
-    /// What was recorded, with the memory of the host that copies read.
-    _steps: Vec<Ready>,
-    /// What the graph's kernels read and write.
-    _memory: Vec<Shared>,
-    /// What they keep values in, each call its own: as long as the graph can be replayed.
-    _scratch: Vec<Memory>,
-}
-
-impl Recorded<'_> {
-    /// How many milliseconds of the device's time a replay takes.
-    pub(crate) fn timed(&self) -> Result<f32, BackendError> {
-        let ((), millis) = self.session.timed(&self.lane, || self.replay())?;
-        Ok(millis)
-    }
-}
-
-impl Graph for Recorded<'_> {
-    fn replay(&self) -> Result<(), BackendError> {
-        let Some(graph) = &self.graph else { return Ok(()) };
-        self.kernel.clone_into(&mut self.session.queued.lock().unwrap_or_else(PoisonError::into_inner));
-        self.session
-            .bind()
-            .and_then(|()| graph.launch().named("cuGraphLaunch"))
-            .map_err(|error| self.session.fault(error))
-    }
-
-    fn replay_on(&self, stream: Stream) -> Result<(), BackendError> {
-        let lane = self.session.lane(stream)?;
-        self.session.order(lane, &self.lane)?;
-        self.replay()?;
-        self.session.order(&self.lane, lane)
     }
 }

@@ -115,7 +115,7 @@ impl<'s> Checker<'s> {
                 self.allocated(&write.buffer)?;
                 self.check_write(write)?;
                 state.order.queue(0);
-                self.written(state, write)?;
+                self.wrote(state, write, 0)?;
                 // It is done before anything else is queued.
                 state.order.wait(Some(0));
                 Ok(())
@@ -307,11 +307,7 @@ impl<'s> Checker<'s> {
         twice.map_or(Ok(()), |(_, name)| Err(format!("outputs: `{name}` is written twice")))
     }
 
-    /// Values that are put into a buffer by the host.
-    fn written(&mut self, state: &mut State, write: &'s WriteSpec) -> Result<(), String> {
-        self.wrote(state, write, 0)
-    }
-
+    /// Values that are put into a buffer by the host, or by a graph.
     fn wrote(&mut self, state: &mut State, write: &'s WriteSpec, stream: u32) -> Result<(), String> {
         let Known::Allocated { uses, contents, .. } = self.allocated(&write.buffer)? else { return Ok(()) };
         *contents = Contents::Written;

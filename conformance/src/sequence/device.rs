@@ -37,7 +37,8 @@ pub(crate) fn attempt(subject: &Subject, sequence: &Sequence, variant: &str, run
         Some(Stopped::Harness(why)) => Attempt { outcome: Outcome::Error, message: Some(why), ..attempt },
         Some(Stopped::Panicked(why)) => Attempt { outcome: Outcome::Crashed, message: Some(why), ..attempt },
         Some(Stopped::Backend(site, error)) => {
-            let (message, lost) = (format!("{site}: {error}"), matches!(error, BackendError::Lost { .. }));
+            let place = site.map_or("after the last step".to_owned(), |site| site.to_string());
+            let (message, lost) = (format!("{place}: {error}"), matches!(error, BackendError::Lost { .. }));
             let outcome = match error {
                 BackendError::Unsupported(_) => Outcome::Unsupported,
                 _ => Outcome::Crashed,
@@ -59,7 +60,8 @@ struct Judged {
 
 /// Why there are no further steps.
 enum Stopped {
-    Backend(Box<Site>, BackendError),
+    /// At a step, or after the last.
+    Backend(Option<Box<Site>>, BackendError),
     Panicked(String),
     Harness(String),
 }
@@ -92,12 +94,13 @@ fn run(
             freed: BTreeMap::new(),
             judged,
         };
-        let end = Site::default();
         walk(&sequence.spec.steps, &mut |site, step| {
-            shadow.take(site, step).map_err(|failed| Stopped::Harness(failed.why))?;
+            shadow
+                .take(site, step)
+                .map_err(|failed| Stopped::Harness(format!("{}: {}", failed.site, failed.why)))?;
             machine.take(&mut shadow, site, step)
         })?;
-        machine.finish(&shadow).map_err(|error| Stopped::Backend(Box::new(end), error))?;
+        machine.finish(&shadow).map_err(|error| Stopped::Backend(None, error))?;
     }
     Ok(())
 }
@@ -135,7 +138,7 @@ struct Machine<'b, 's, 'j> {
 
 impl<'b, 's> Machine<'b, 's, '_> {
     fn take(&mut self, shadow: &mut Shadow<'s>, site: &Site, step: &'s StepSpec) -> Result<(), Stopped> {
-        let stopped = |error: BackendError| Stopped::Backend(Box::new(site.clone()), error);
+        let stopped = |error: BackendError| Stopped::Backend(Some(Box::new(site.clone())), error);
         match step {
             StepSpec::Allocate(AllocateSpec::Anywhere(names)) => {
                 names.as_slice().iter().try_for_each(|name| self.allocate(name)).map_err(stopped)
@@ -238,7 +241,7 @@ impl<'b, 's> Machine<'b, 's, '_> {
         site: &Site,
         steps: &'s [StepSpec],
     ) -> Result<(Box<dyn Graph + 'b>, Vec<&'s str>), Stopped> {
-        let stopped = |error| Stopped::Backend(Box::new(site.clone()), error);
+        let stopped = |error| Stopped::Backend(Some(Box::new(site.clone())), error);
         let (mut holds, mut recorded) = (Vec::new(), Vec::new());
         for (index, step) in steps.iter().enumerate() {
             match step {

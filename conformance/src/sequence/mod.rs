@@ -162,19 +162,21 @@ impl Sequence {
     }
 
     fn needed(&self) -> Needs {
-        let mut needs = Needs { streams: 1, ..Needs::default() };
+        let (mut needs, mut last) = (Needs::default(), 0);
         for step in flat(&self.spec.steps) {
             match step {
                 StepSpec::Call(call) => {
-                    needs.streams = needs.streams.max(call.stream + 1);
+                    last = last.max(call.stream);
                     needs.without_workspace |= !call.workspace;
                 }
                 StepSpec::Capture(_) => needs.graphs = true,
-                StepSpec::Replay(replay) => needs.streams = needs.streams.max(replay.stream + 1),
+                StepSpec::Replay(replay) => last = last.max(replay.stream),
+                StepSpec::Wait(WaitSpec::Stream(stream)) => last = last.max(*stream),
+                StepSpec::Order([from, to]) => last = last.max(*from).max(*to),
                 _ => (),
             }
         }
-        needs
+        Needs { streams: last + 1, ..needs }
     }
 }
 
