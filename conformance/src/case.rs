@@ -10,6 +10,7 @@
 //!   reference's definition (or the device named by `against`) says what is right.
 //! - *refused*: inputs that do not fit, for which an error is right.
 
+use crate::sequence::SequenceSpec;
 use plumbline_reference::DType;
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
@@ -19,12 +20,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A file of cases.
+/// A file of cases: a list of one call each, a list of sequences of calls, or both.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CaseFile {
     /// The cases.
+    #[serde(default)]
     pub cases: Vec<CaseSpec>,
+    /// Cases of several calls, whose faults only show across them.
+    #[serde(default)]
+    pub sequences: Vec<SequenceSpec>,
 }
 
 /// One case, or with a `matrix` one per combination.
@@ -301,6 +306,10 @@ pub enum Class {
     /// around midpoints under their scale, close exponents, any bits, subnormals, and special values
     /// at the first or last place or anywhere.
     MxBlocks,
+    /// Rows as softmax meets them, eight kinds in turn: moderate, all negative, near -10^7, with
+    /// leading -Inf, of nothing but -Inf, with -Inf here and there, with one far above the others,
+    /// and with a NaN or +Inf.
+    Logits,
 }
 
 const fn one() -> u64 {

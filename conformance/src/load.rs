@@ -1,12 +1,14 @@
 //! Reading case files: the one place that knows their YAML.
 //!
 //! YAML -> JSON values -> one JSON value per combination of the matrix -> typed and
-//! checked [`Case`]s. Every error names file, line, case and field.
+//! checked [`Case`]s and [`Sequence`]s. Every error names file, line, case and field.
 
 use crate::case::{CaseSpec, Scalar};
 use crate::locate::{Step, entry_lines, line_of};
 use crate::recording::Recordings;
+use crate::sequence::{Sequence, SequenceSpec};
 use crate::source::{Case, Place};
+use crate::suite::Test;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,34 +61,53 @@ impl LoadError {
     }
 }
 
-/// Loads at least one case; see [`load_all`].
-pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
-    let cases = load_all(path)?;
-    if cases.is_empty() {
-        return Err(LoadError::of_file(path, "holds no cases; a case file is YAML with a list `cases:`"));
+/// Loads at least one case or sequence; see [`load_all_tests`].
+pub fn load_tests(path: &Path) -> Result<Vec<Test>, LoadError> {
+    let tests = load_all_tests(path)?;
+    if tests.is_empty() {
+        let why = "holds no cases; a case file is YAML with a list `cases:` or `sequences:`";
+        return Err(LoadError::of_file(path, why));
     }
-    Ok(cases)
+    Ok(tests)
 }
 
-/// Loads the cases of a file, or of every `.yaml` and `.yml` file of a folder and
+/// Loads the cases and sequences of a file, or of every `.yaml` and `.yml` file of a folder and
 /// its subfolders, in the order of their names.
-pub fn load_all(path: &Path) -> Result<Vec<Case>, LoadError> {
+pub fn load_all_tests(path: &Path) -> Result<Vec<Test>, LoadError> {
     let mut files = Vec::new();
     collect(path, &mut files, &mut BTreeSet::new())?;
     let mut recordings = Recordings::default();
-    let mut cases = Vec::new();
+    let mut tests: Vec<Test> = Vec::new();
     for file in &files {
-        cases.extend(load_file(file, &prefix(path, file), &mut recordings)?);
+        tests.extend(load_file(file, &prefix(path, file), &mut recordings)?);
     }
     let mut names = BTreeSet::new();
-    match cases.iter().find(|case| !names.insert(&case.name)) {
-        None => Ok(cases),
-        Some(case) => Err(case.place.error(
-            Some(&case.name),
+    match tests.iter().find(|test| !names.insert(test.name())) {
+        None => Ok(tests),
+        Some(test) => Err(test.place().error(
+            Some(test.name()),
             &[Step::Key("name".into())],
             "there is another case of this name; names are unique",
         )),
     }
+}
+
+/// The cases of [`load_tests`], without the sequences.
+pub fn load(path: &Path) -> Result<Vec<Case>, LoadError> {
+    Ok(cases(load_tests(path)?))
+}
+
+/// The cases of [`load_all_tests`], without the sequences.
+pub fn load_all(path: &Path) -> Result<Vec<Case>, LoadError> {
+    Ok(cases(load_all_tests(path)?))
+}
+
+fn cases(tests: Vec<Test>) -> Vec<Case> {
+    let case = |test| match test {
+        Test::Case(case) => Some(Arc::unwrap_or_clone(case)),
+        Test::Sequence(_) => None,
+    };
+    tests.into_iter().filter_map(case).collect()
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>, seen: &mut BTreeSet<PathBuf>) -> Result<(), LoadError> {
@@ -128,7 +149,7 @@ fn prefix(root: &Path, file: &Path) -> String {
     parts.join("/")
 }
 
-fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<Vec<Case>, LoadError> {
+fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<Vec<Test>, LoadError> {
     let text = fs::read_to_string(file).map_err(|error| LoadError::unreadable(file, &error))?;
     let text: Arc<str> = text.into();
     let yaml: serde_yaml::Value = serde_yaml::from_str(&text).map_err(|error| LoadError {
@@ -137,26 +158,47 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
     })?;
     let place = Place { file: file.into(), text, path: Vec::new() };
     let mut root = to_json(yaml, &place)?;
-    let Some(Value::Array(entries)) = root.get_mut("cases").map(Value::take) else {
-        return Err(place.error(None, &[], "holds no list `cases:`"));
-    };
-    if let Some(other) = root.as_object().and_then(|map| map.keys().find(|key| *key != "cases")) {
-        let why = format!("unknown field `{other}`, expected only `cases`");
-        return Err(place.error(None, &[Step::Key(other.clone())], &why));
-    }
-
-    let lines = entry_lines(&place.text, "cases");
-    let mut cases = Vec::new();
-    for (index, entry) in entries.into_iter().enumerate() {
-        let line = lines.get(index).copied().unwrap_or(1);
-        let place = place.at([Step::Key("cases".into()), Step::Index(index)]);
-        for (name, value) in expand(entry, &place)? {
-            let spec = typed::<CaseSpec>(value, &place, &name, &[])?;
-            cases.push(Case::new(format!("{prefix}/{name}"), spec, place.clone(), line, recordings)?);
+    let mut lists = Vec::new();
+    for list in [CASES, SEQUENCES] {
+        match root.get_mut(list).map(Value::take) {
+            Some(Value::Array(entries)) => lists.push((list, entries)),
+            None | Some(Value::Null) => (),
+            Some(_) => return Err(place.error(None, &[Step::Key(list.into())], "is no list")),
         }
     }
-    Ok(cases)
+    let known = |key: &&String| [CASES, SEQUENCES].contains(&key.as_str());
+    if let Some(other) = root.as_object().and_then(|map| map.keys().find(|key| !known(key))) {
+        let why = format!("unknown field `{other}`, expected `cases` or `sequences`");
+        return Err(place.error(None, &[Step::Key(other.clone())], &why));
+    }
+    if lists.is_empty() {
+        return Err(place.error(None, &[], "holds no list `cases:` or `sequences:`"));
+    }
+
+    let mut tests = Vec::new();
+    for (list, entries) in lists {
+        let lines = entry_lines(&place.text, list);
+        for (index, entry) in entries.into_iter().enumerate() {
+            let line = lines.get(index).copied().unwrap_or(1);
+            let place = place.at([Step::Key(list.into()), Step::Index(index)]);
+            for (name, value) in expand(entry, &place)? {
+                let full = format!("{prefix}/{name}");
+                if list == CASES {
+                    let spec = typed::<CaseSpec>(value, &place, &name, &[])?;
+                    tests.push(Case::new(full, spec, place.clone(), line, recordings)?.into());
+                } else {
+                    let spec = typed::<SequenceSpec>(value, &place, &name, &[])?;
+                    tests.push(Sequence::new(full, spec, place.clone(), line)?.into());
+                }
+            }
+        }
+    }
+    Ok(tests)
 }
+
+/// The lists of a case file.
+const CASES: &str = "cases";
+const SEQUENCES: &str = "sequences";
 
 /// Deserializes what stands at `field` of a case, reporting the path of what does not
 /// fit.

@@ -1,18 +1,20 @@
-//! The trials of a run: every case with every backend and variant that does its
+//! The trials of a run: every case and sequence with every backend and variant that does its
 //! operation. The executable and `cargo test` both take them from here, so names are
 //! the same. Nothing is computed until a trial runs.
 
 use crate::attempt::{attempt, panic_text};
 use crate::case::Against;
-use crate::load::{load, load_all};
+use crate::load::{load_all_tests, load_tests};
 use crate::refused::refused;
 use crate::replay::{Needs, Replay};
+use crate::sequence;
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
-use crate::source::Case;
+use crate::suite::Test;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
 use crate::weights::{self, Weights};
 use plumbline_reference::backend::Unsupported;
+use plumbline_reference::ops::Op;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -47,8 +49,8 @@ pub struct LeftOut {
 pub struct Trial {
     /// `backend/variant/case`.
     pub name: String,
-    /// The case.
-    pub case: Arc<Case>,
+    /// The case or sequence.
+    pub test: Test,
     /// The backend.
     pub subject: Subject,
     /// Its variant.
@@ -74,7 +76,7 @@ impl Registry {
                 registry.left_out.weights = left_out;
                 return Ok(registry);
             }
-            (None, Some(path)) => (load(path)?, Vec::new()),
+            (None, Some(path)) => (load_tests(path)?, Vec::new()),
             (None, None) => built_in(&fixtures()?)?,
         };
         Self::of(cases, subjects, waivers, selection)
@@ -82,7 +84,7 @@ impl Registry {
 
     /// The trials of given cases on given backends.
     pub fn of(
-        cases: Vec<Case>,
+        cases: Vec<impl Into<Test>>,
         subjects: Vec<Subject>,
         waivers: Vec<Waiver>,
         selection: &Selection,
@@ -91,23 +93,16 @@ impl Registry {
         let mut waivers: Vec<_> = waivers.into_iter().map(|waiver| (Arc::new(waiver), false)).collect();
         let mut left_out = LeftOut::default();
         let mut trials = Vec::new();
-        for case in cases.into_iter().map(Arc::new) {
-            let wanted = case.spec.profile <= selection.profile;
+        for test in cases.into_iter().map(Into::into) {
+            let wanted = test.profile() <= selection.profile;
             if !wanted {
-                *left_out.profiles.entry(case.spec.profile.to_string()).or_default() += 1;
+                *left_out.profiles.entry(test.profile().to_string()).or_default() += 1;
             }
             for subject in &subjects {
                 let backend = subject.backend.name();
                 let device = subject.backend.device();
-                let variants = match subject.backend.supports(&case.spec.op) {
-                    Ok(()) if case.spec.device_only && subject.devices.is_empty() => {
-                        if wanted {
-                            let reasons = left_out.unsupported.entry(backend.to_owned()).or_default();
-                            *reasons.entry("is for devices alone".to_owned()).or_default() += 1;
-                        }
-                        continue;
-                    }
-                    Ok(()) => subject.backend.variants(&case.spec.op),
+                let variants = match test.variants(subject) {
+                    Ok(variants) => variants,
                     Err(_) if !wanted => continue,
                     Err(Unsupported(why)) => {
                         let reasons = left_out.unsupported.entry(backend.to_owned()).or_default();
@@ -116,20 +111,20 @@ impl Registry {
                     }
                 };
                 for variant in variants {
-                    if case.oracle().is_some() && case.oracle() == subject.oracle_of(&variant) {
+                    if test.oracle().is_some() && test.oracle() == subject.oracle_of(&variant) {
                         continue;
                     }
                     let waiver = waivers
                         .iter_mut()
-                        .find(|(waiver, _)| waiver.covers(&case.name, backend, &variant, &device));
+                        .find(|(waiver, _)| waiver.covers(test.name(), backend, &variant, &device));
                     let waiver = waiver.map(|(waiver, used)| {
                         *used = true;
                         waiver.clone()
                     });
                     if wanted {
-                        let name = format!("{backend}/{variant}/{}", case.name);
-                        let (case, subject, context) = (case.clone(), subject.clone(), context.clone());
-                        trials.push(Trial { name, case, subject, variant, waiver, context });
+                        let name = format!("{backend}/{variant}/{}", test.name());
+                        let (test, subject, context) = (test.clone(), subject.clone(), context.clone());
+                        trials.push(Trial { name, test, subject, variant, waiver, context });
                     }
                 }
             }
@@ -178,14 +173,11 @@ impl Registry {
 pub(crate) const REGRESSIONS: &str = "regressions";
 
 /// The project's own cases, regressions and waivers.
-fn built_in(fixtures: &Path) -> Result<(Vec<Case>, Vec<Waiver>), SetupError> {
-    let mut cases = load(&fixtures.join("cases"))?;
+fn built_in(fixtures: &Path) -> Result<(Vec<Test>, Vec<Waiver>), SetupError> {
+    let mut cases = load_tests(&fixtures.join("cases"))?;
     let regressions = fixtures.join(REGRESSIONS);
     if regressions.is_dir() {
-        for mut case in load_all(&regressions)? {
-            case.name = format!("{REGRESSIONS}/{}", case.name);
-            cases.push(case);
-        }
+        cases.extend(load_all_tests(&regressions)?.into_iter().map(|test| test.within(REGRESSIONS)));
     }
     let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
     Ok((cases, waivers))
@@ -207,14 +199,19 @@ impl Trial {
 
     /// A verdict on nothing yet: what is known before the trial runs.
     pub(crate) fn unjudged(&self, outcome: Outcome, message: Option<String>, needs: Needs) -> Verdict {
+        let (op, ops, refusal) = match &self.test {
+            Test::Case(case) => (Some(case.spec.op.clone()), Vec::new(), case.spec.refused.is_some()),
+            Test::Sequence(sequence) => (None, sequence.operations().into_iter().cloned().collect(), false),
+        };
         Verdict {
             trial: self.name.clone(),
-            case: self.case.name.clone(),
-            origin: self.case.origin(),
-            about: self.case.spec.about.clone(),
-            op: self.case.spec.op.clone(),
-            oracle: self.case.oracle(),
-            refusal: self.case.spec.refused.is_some(),
+            case: self.test.name().to_owned(),
+            origin: self.test.origin(),
+            about: self.test.about().cloned(),
+            op,
+            ops,
+            oracle: self.test.oracle(),
+            refusal,
             backend: self.subject.backend.name().to_owned(),
             variant: self.variant.clone(),
             device: self.subject.backend.device().name,
@@ -229,6 +226,14 @@ impl Trial {
             elements: 0,
             millis: 0,
             replay: self.context.replay.command(self, needs),
+        }
+    }
+
+    /// The operations that it calls, each with the variant in which it does.
+    pub(crate) fn calls(&self) -> Vec<(&Op, String)> {
+        match &self.test {
+            Test::Case(case) => vec![(&case.spec.op, self.variant.clone())],
+            Test::Sequence(sequence) => sequence.ways(&self.subject, &self.variant),
         }
     }
 
@@ -263,18 +268,25 @@ impl Trial {
 
     /// Whether the backend was lost.
     fn judge_into(&self, verdict: &mut Verdict) -> bool {
-        let op = &self.case.spec.op;
-        let built = match self.case.build(self.context.seed) {
-            Ok(built) => built,
-            Err(error) => {
-                verdict.outcome = Outcome::Error;
-                verdict.message = Some(error.to_string());
-                return false;
+        let attempt = match &self.test {
+            Test::Sequence(sequence) => {
+                sequence::attempt(&self.subject, sequence, &self.variant, self.context.seed)
             }
-        };
-        let attempt = match &self.case.spec.refused {
-            None => attempt(&self.subject, op, &self.variant, &built),
-            Some(refusal) => refused(&self.subject, op, &self.variant, &built.inputs, refusal),
+            Test::Case(case) => {
+                let built = match case.build(self.context.seed) {
+                    Ok(built) => built,
+                    Err(error) => {
+                        verdict.outcome = Outcome::Error;
+                        verdict.message = Some(error.to_string());
+                        return false;
+                    }
+                };
+                let op = &case.spec.op;
+                match &case.spec.refused {
+                    None => attempt(&self.subject, op, &self.variant, &built),
+                    Some(refusal) => refused(&self.subject, op, &self.variant, &built.inputs, refusal),
+                }
+            }
         };
         verdict.outcome = attempt.outcome;
         verdict.outputs = attempt.outputs;

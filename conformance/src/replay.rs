@@ -84,7 +84,7 @@ impl Replay {
         if let Some(weights) = &self.weights {
             command += &format!(" --weights={}", quote(&weights.display().to_string()));
         }
-        let profile = trial.case.spec.profile;
+        let profile = trial.test.profile();
         if profile != Profile::Quick {
             command += &format!(" --profile {profile}");
         }

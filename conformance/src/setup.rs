@@ -258,9 +258,10 @@ impl Subject {
         }
     }
 
-    /// An oracle, and what must equal it bit for bit.
+    /// An oracle, and what must equal it bit for bit. It does its calls as they are queued.
     fn with_oracle(backend: impl Backend + 'static, oracle: Against, variant: &'static str) -> Self {
-        Self { nan: NanJudge::Bits, oracle: Some((oracle, variant)), ..Self::foreign(backend) }
+        let contract = Contract { queues: false, ..Contract::default() };
+        Self { nan: NanJudge::Bits, oracle: Some((oracle, variant)), contract, ..Self::foreign(backend) }
     }
 }
 
@@ -290,7 +291,11 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     if selection.exact_allocations {
         contract.guard = 0;
     }
-    Ok(backends(selection)?.into_iter().map(|subject| Subject { contract, ..subject }).collect())
+    let with = |subject: Subject| {
+        let contract = Contract { queues: subject.contract.queues, ..contract };
+        Subject { contract, ..subject }
+    };
+    Ok(backends(selection)?.into_iter().map(with).collect())
 }
 
 fn backends(selection: &Selection) -> Result<Vec<Subject>, SetupError> {

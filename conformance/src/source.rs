@@ -13,12 +13,15 @@ use crate::recording::Recordings;
 use crate::seed;
 use crate::strides;
 use crate::weights::Rows;
-use blocks::{check_blocks, resolve_rows, shape_in_elements};
-use check::{check_criterion, check_output_strides, check_product, check_refused, check_size, check_span};
+use blocks::{check_blocks, resolve_rows};
+use check::{check_output_strides, check_refused, check_span};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorError, TensorType};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub(crate) use blocks::shape_in_elements;
+pub(crate) use check::{check_criterion, check_product, check_size};
 
 /// Where in which file something stands.
 #[derive(Clone, Debug)]
@@ -138,7 +141,7 @@ impl Case {
         recordings: &mut Recordings,
     ) -> Result<Self, LoadError> {
         check_criterion(spec.judge)
-            .and_then(|()| check_product(&spec))
+            .and_then(|()| check_product(&spec.op, spec.judge))
             .map_err(|why| place.error(Some(&spec.name), &[Step::Key("judge".into())], &why))?;
         let field = |name: &str, i| [Step::Key(name.into()), Step::Index(i)];
         let mut inputs: Vec<Input> = Vec::with_capacity(spec.inputs.len());
@@ -480,12 +483,18 @@ fn beside(file: &Path, other: &Path) -> std::path::PathBuf {
 
 fn literal(dtype: DType, shape: Option<&[usize]>, bits: &[String]) -> Result<Tensor, String> {
     let shape = shape.ok_or("`bits` needs `shape`")?;
+    literal_of(&TensorType::new(dtype, shape), bits)
+}
+
+/// The tensor of that type whose elements are given as hex.
+pub(crate) fn literal_of(ty: &TensorType, bits: &[String]) -> Result<Tensor, String> {
+    let dtype = ty.dtype;
     let codes: Vec<_> = bits
         .iter()
         .map(|text| dtype.parse_hex(text))
         .collect::<Result<_, _>>()
         .map_err(|why| format!("bits: {why}"))?;
-    Tensor::from_codes(TensorType::new(dtype, shape), &codes).map_err(|error| format!("bits: {error}"))
+    Tensor::from_codes(ty.clone(), &codes).map_err(|error| format!("bits: {error}"))
 }
 
 /// More lanes than any vector has.

@@ -67,8 +67,12 @@ pub struct Verdict {
     /// What the case is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// The operation and its parameters.
-    pub op: Op,
+    /// The operation and its parameters; left out of a sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<Op>,
+    /// Of a sequence: the operations of its calls, each once, in the order in which they stand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ops: Vec<Op>,
     /// Who computed the right outputs; left out where the case holds them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oracle: Option<Against>,
@@ -107,4 +111,15 @@ pub struct Verdict {
     pub millis: u64,
     /// The command that runs this trial alone.
     pub replay: String,
+}
+
+/// What counts call sequences, beside the names of operations.
+pub(crate) const SEQUENCE: &str = "sequence";
+
+impl Verdict {
+    /// The operation's name, or `sequence`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.op.as_ref().map_or(SEQUENCE, Op::name)
+    }
 }

@@ -143,7 +143,7 @@ fn judged(recording: Recording) -> Vec<(String, Outcome)> {
     let cases = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/cases")).unwrap();
     let subject = Subject { nan: NanJudge::Bits, ..Subject::foreign(Playback::of(recording)) };
     let registry = Registry::of(cases, vec![subject], Vec::new(), &Selection::default()).unwrap();
-    registry.trials.iter().map(|trial| (trial.case.name.clone(), trial.run().outcome)).collect()
+    registry.trials.iter().map(|trial| (trial.test.name().to_owned(), trial.run().outcome)).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::cuda::{Cuda, view};
 use crate::ops;
 use crate::plan::{Step, View};
 use cudarc::driver::sys::CUdeviceptr;
-use plumbline_reference::backend::{Backend, BackendError, Buffer, Launch, Layout, Stream};
+use plumbline_reference::backend::{Backend, BackendError, Buffer, Launch, Layout, Stream, Work};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
 use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Decode, Gemv, Granularity, Op};
@@ -131,8 +131,8 @@ impl Cuda {
                 outputs: &outputs,
                 stream: Stream::default(),
             };
-            let calls: Vec<_> = inputs.iter().map(|inputs| call(&inputs[..])).collect();
-            let graph = self.record(&calls)?;
+            let calls: Vec<_> = inputs.iter().map(|inputs| Work::Launch(call(&inputs[..]))).collect();
+            let graph = self.recorded(&calls)?;
             let mut millis = Vec::new();
             for round in 0..=rounds {
                 let replay = graph.timed()?;

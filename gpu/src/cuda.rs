@@ -4,12 +4,12 @@
 mod ready;
 mod scratch;
 
-use crate::blas::product::CUBLASLT;
+use crate::blas::product::{CUBLASLT, NO_WORKSPACE};
 use crate::blas::{self, Lane, Lt, Refusal};
 use crate::defect::{Defect, TOO_MUCH};
 use crate::device::{Component, ComputeCapability, DeviceInfo, Fault, Probe};
 use crate::error::{CudaError, Named};
-use crate::memory::Memory;
+use crate::memory::{Memory, Pinned};
 use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
@@ -17,7 +17,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, result, sys};
 use cudarc::nvrtc::Ptx;
 use plumbline_reference::TensorType;
 use plumbline_reference::backend::{
-    Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported,
+    Backend, BackendError, Buffer, Device, Graph, Launch, Layout, Stream, Unsupported, Work,
 };
 use plumbline_reference::ops::{Cast, Op};
 use ready::{Ready, parameters};
@@ -55,7 +55,7 @@ struct Session {
 }
 
 /// A launch that can be queued.
-struct Work {
+struct Loaded {
     steps: Vec<Ready>,
     /// What its steps keep values in, which must live until they have ended.
     scratch: Option<Memory>,
@@ -173,7 +173,7 @@ impl Cuda {
     }
 
     /// The steps of a launch, with all its kernels loaded, and the scratch memory that they use.
-    fn ready(&self, session: &Session, launch: Launch<'_>) -> Result<Work, BackendError> {
+    fn ready(&self, session: &Session, launch: Launch<'_>) -> Result<Loaded, BackendError> {
         launch.check()?;
         self.check_variant(launch.op, launch.variant)?;
         let views =
@@ -210,7 +210,7 @@ impl Cuda {
         let poison = (bytes > 0).then_some(Ready::Fill { address, bytes, value: scratch::POISON });
         let steps = steps.into_iter().map(|step| session.ready(step, &self.cubins));
         let steps = poison.into_iter().map(Ok).chain(steps).collect::<Result<_, _>>()?;
-        Ok(Work { steps, scratch })
+        Ok(Loaded { steps, scratch })
     }
 
     /// Steps that are no launch of an operation, with their kernels loaded: what sweeps and
@@ -291,7 +291,7 @@ impl Session {
         let name = match step {
             Ready::Kernel { call, .. } => Some(format!("{} of {}", call.entry, call.unit)),
             Ready::Product(call) => Some(call.function().to_owned()),
-            Ready::Fill { .. } | Ready::Copy { .. } => None,
+            Ready::Fill { .. } | Ready::Copy { .. } | Ready::Upload { .. } => None,
         };
         if let Some(name) = name {
             *self.queued.lock().unwrap_or_else(PoisonError::into_inner) = name;
@@ -310,6 +310,12 @@ impl Session {
             Refusal::Unsupported(why) => why.into(),
             Refusal::Cuda(error) => self.fault(error),
         }
+    }
+
+    /// Makes what will be queued on a stream wait for what is queued on another.
+    fn order(&self, from: &Lane, to: &Lane) -> Result<(), BackendError> {
+        let ordered = to.stream.join(&from.stream).named("cuStreamWaitEvent");
+        ordered.map_err(|error| self.fault(error))
     }
 
     /// Waits for all work on the device.
@@ -463,7 +469,7 @@ impl Backend for Cuda {
     fn launch(&self, launch: Launch<'_>) -> Result<(), BackendError> {
         let session = self.session()?;
         let lane = session.lane(launch.stream)?;
-        let Work { steps, scratch } = self.ready(session, launch)?;
+        let Loaded { steps, scratch } = self.ready(session, launch)?;
         let queue = || {
             steps.iter().try_for_each(|step| session.queue(step, lane))?;
             scratch.map_or(Ok(()), |memory| session.scratch.give_back(memory, &lane.stream))
@@ -535,27 +541,67 @@ impl Backend for Cuda {
         Ok(facts)
     }
 
+    fn order(&self, from: Stream, to: Stream) -> Result<(), BackendError> {
+        let session = self.session()?;
+        session.order(session.lane(from)?, session.lane(to)?)
+    }
+
+    fn wait(&self, stream: Option<Stream>) -> Result<(), BackendError> {
+        let session = self.session()?;
+        let waited = match stream {
+            Some(stream) => session.lane(stream)?.stream.synchronize().named("cuStreamSynchronize"),
+            None => session.synchronize(),
+        };
+        waited.map_err(|error| session.fault(error))
+    }
+
+    fn without_workspace(&self, op: &Op, variant: &str) -> Option<String> {
+        let is_there = variant == CUBLASLT && self.listed(op).is_ok_and(|it| it.contains(&NO_WORKSPACE));
+        is_there.then(|| NO_WORKSPACE.to_owned())
+    }
+
+    fn address(&self, buffer: &Buffer) -> Option<u64> {
+        buffer.memory::<Shared>().ok().map(|memory| memory.address)
+    }
+
     fn has_graphs(&self) -> bool {
         true
     }
 
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
-        Ok(Box::new(self.record(calls)?))
+        self.record(&calls.iter().copied().map(Work::Launch).collect::<Vec<_>>())
+    }
+
+    fn record(&self, work: &[Work<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        Ok(Box::new(self.recorded(work)?))
     }
 }
 
 impl Cuda {
-    /// Records calls as a graph.
-    pub(crate) fn record(&self, calls: &[Launch<'_>]) -> Result<Recorded<'_>, BackendError> {
+    /// Records work as a graph.
+    pub(crate) fn recorded(&self, work: &[Work<'_>]) -> Result<Recorded<'_>, BackendError> {
         let session = self.session()?;
         let mut steps = Vec::new();
         let (mut memory, mut scratch) = (Vec::new(), Vec::new());
-        for call in calls {
-            let work = self.ready(session, *call)?;
-            steps.extend(work.steps);
-            scratch.extend(work.scratch);
-            for buffer in call.inputs.iter().chain(call.outputs) {
-                memory.push(buffer.memory::<Shared>()?.clone());
+        for work in work {
+            match *work {
+                Work::Launch(call) => {
+                    let loaded = self.ready(session, call)?;
+                    steps.extend(loaded.steps);
+                    scratch.extend(loaded.scratch);
+                    for buffer in call.inputs.iter().chain(call.outputs) {
+                        memory.push(buffer.memory::<Shared>()?.clone());
+                    }
+                }
+                Work::Upload { buffer, bytes } => {
+                    let target = buffer.memory::<Shared>()?;
+                    if target.bytes != bytes.len() {
+                        return Err(BackendError::BufferSize { given: bytes.len(), expected: target.bytes });
+                    }
+                    let from = Pinned::new(&session.context, bytes).map_err(|error| session.fault(error))?;
+                    steps.push(Ready::Upload { from, to: target.address });
+                    memory.push(target.clone());
+                }
             }
         }
         // A stream of its own: whatever else is queued meanwhile must not be recorded.
@@ -574,11 +620,11 @@ impl Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Recorded { session, kernel, graph, lane, _memory: memory, _scratch: scratch })
+        Ok(Recorded { session, kernel, graph, lane, _steps: steps, _memory: memory, _scratch: scratch })
     }
 }
 
-/// Calls recorded as a graph.
+/// Work recorded as a graph.
 pub(crate) struct Recorded<'a> {
     session: &'a Session,
     /// The last kernel or library call.
@@ -587,6 +633,8 @@ pub(crate) struct Recorded<'a> {
     graph: Option<CudaGraph>,
     /// The stream that it runs on, with the workspace that its products use.
     lane: Lane,
+    /// What was recorded, with the memory of the host that copies read.
+    _steps: Vec<Ready>,
     /// What the graph's kernels read and write.
     _memory: Vec<Shared>,
     /// What they keep values in, each call its own: as long as the graph can be replayed.
@@ -609,5 +657,12 @@ impl Graph for Recorded<'_> {
             .bind()
             .and_then(|()| graph.launch().named("cuGraphLaunch"))
             .map_err(|error| self.session.fault(error))
+    }
+
+    fn replay_on(&self, stream: Stream) -> Result<(), BackendError> {
+        let lane = self.session.lane(stream)?;
+        self.session.order(lane, &self.lane)?;
+        self.replay()?;
+        self.session.order(&self.lane, lane)
     }
 }

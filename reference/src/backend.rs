@@ -242,10 +242,33 @@ impl Launch<'_> {
     }
 }
 
-/// Calls that were recorded, with the buffers they work on.
+/// Work that a graph records.
+#[derive(Clone, Copy)]
+pub enum Work<'a> {
+    /// A call. Its stream does not count.
+    Launch(Launch<'a>),
+    /// All bytes of a buffer, which every replay puts there: those of now, whatever becomes of
+    /// the memory that they are given in.
+    Upload {
+        /// The buffer.
+        buffer: &'a Buffer,
+        /// Its bytes, guard zones and gaps included.
+        bytes: &'a [u8],
+    },
+}
+
+/// Work that was recorded, with the buffers it is done on.
 pub trait Graph {
-    /// Queues all of them again, in order.
+    /// Queues all of it again, in order.
     fn replay(&self) -> Result<(), BackendError>;
+
+    /// The same on a stream: after what is queued there, and before what will be.
+    fn replay_on(&self, stream: Stream) -> Result<(), BackendError> {
+        if stream == Stream::default() {
+            return self.replay();
+        }
+        Err(Unsupported("replays graphs on the first stream alone".to_owned()).into())
+    }
 }
 
 /// An implementation of operations.
@@ -273,7 +296,8 @@ pub trait Backend: Send + Sync {
         Err(BackendError::NotStepwise)
     }
 
-    /// Replaces all bytes of a buffer, guard zones and gaps included.
+    /// Replaces all bytes of a buffer, guard zones and gaps included: after what is queued on
+    /// the first stream, and before what will be queued on any.
     fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), BackendError> {
         let _ = (buffer, bytes);
         Err(BackendError::NotStepwise)
@@ -323,6 +347,31 @@ pub trait Backend: Send + Sync {
         1
     }
 
+    /// Makes what will be queued on a stream wait for what is queued on another.
+    fn order(&self, from: Stream, to: Stream) -> Result<(), BackendError> {
+        let _ = (from, to);
+        Err(Unsupported("does not order streams".to_owned()).into())
+    }
+
+    /// Waits for what is queued on a stream, or on all.
+    fn wait(&self, stream: Option<Stream>) -> Result<(), BackendError> {
+        let _ = stream;
+        Err(Unsupported("does not wait for streams".to_owned()).into())
+    }
+
+    /// The variant that does the same without a workspace, where it uses one that it can do
+    /// without.
+    fn without_workspace(&self, op: &Op, variant: &str) -> Option<String> {
+        let _ = (op, variant);
+        None
+    }
+
+    /// Where a buffer begins in the memory of the device, if that is known.
+    fn address(&self, buffer: &Buffer) -> Option<u64> {
+        let _ = buffer;
+        None
+    }
+
     /// Whether calls can be recorded.
     fn has_graphs(&self) -> bool {
         false
@@ -332,6 +381,15 @@ pub trait Backend: Send + Sync {
     fn capture(&self, calls: &[Launch<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
         let _ = calls;
         Err(BackendError::NoGraphs)
+    }
+
+    /// Records work, without doing it.
+    fn record(&self, work: &[Work<'_>]) -> Result<Box<dyn Graph + '_>, BackendError> {
+        let calls = work.iter().map(|work| match *work {
+            Work::Launch(call) => Ok(call),
+            Work::Upload { .. } => Err(Unsupported("records no copies from the host".to_owned())),
+        });
+        self.capture(&calls.collect::<Result<Vec<_>, _>>()?)
     }
 
     /// The codes of some elements of each output, at row-major positions inside it, without

@@ -2,7 +2,7 @@
 //! outputs lie.
 
 use plumbline_reference::backend::{
-    Backend, BackendError, Buffer, Device, Launch, Layout, Staged, Stream, Unsupported,
+    Backend, BackendError, Buffer, Device, Launch, Layout, Staged, Stream, Unsupported, Work,
 };
 use plumbline_reference::fast::Simd;
 use plumbline_reference::format::{E4M3FN, F16, F32, F64};
@@ -311,4 +311,45 @@ fn the_provided_run_does_the_steps() {
         let expected = Cpu.run(&op, "definition", &inputs).unwrap();
         assert_eq!(Stepwise.run(&op, "definition", &inputs), Ok(expected), "{}", op.name());
     }
+}
+
+/// A graph works on what its buffers hold when it is replayed, and copies what the host's memory
+/// held when it was recorded.
+#[test]
+fn a_graph_is_calls_done_again() {
+    let op = Op::from(Cast::new(F32, F16));
+    let alloc = |ty: &TensorType| Cpu.alloc(&Layout::contiguous(ty.clone())).unwrap();
+    let (source, target) = (alloc(x().ty()), alloc(&TensorType::new(F16, [5, 7])));
+    let before = Cpu.download(&target).unwrap();
+    let (inputs, outputs) = ([&source], [&target]);
+    let call = launch(&op, &inputs, &outputs);
+    let graph = Cpu.capture(&[call]).unwrap();
+    assert_eq!(Cpu.download(&target).unwrap(), before);
+    Cpu.upload(&source, x().bytes()).unwrap();
+    graph.replay().unwrap();
+    let expected = op.evaluate(&[x()], plumbline_reference::Path::Definition).unwrap();
+    assert_eq!(Cpu.download(&target).unwrap(), expected[0].bytes());
+
+    let mut bytes = vec![0; x().bytes().len()];
+    let upload = Work::Upload { buffer: &source, bytes: &bytes };
+    let graph = Cpu.record(&[upload, Work::Launch(call)]).unwrap();
+    bytes.fill(0x3f);
+    Cpu.upload(&source, &bytes).unwrap();
+    graph.replay_on(Stream(1)).unwrap();
+    assert_eq!(Cpu.download(&target).unwrap(), vec![0; 70]);
+
+    let short = Work::Upload { buffer: &source, bytes: &bytes[1..] };
+    let refusal = Cpu.record(&[short]).err().unwrap();
+    assert_eq!(refusal, BackendError::BufferSize { given: bytes.len() - 1, expected: bytes.len() });
+}
+
+#[test]
+fn what_a_backend_does_not_have_is_an_error() {
+    let none =
+        |result: Result<(), BackendError>| assert!(matches!(result, Err(BackendError::Unsupported(_))));
+    none(OnlyRun.order(Stream(0), Stream(1)));
+    none(OnlyRun.wait(None));
+    let buffer = Cpu.alloc(&Layout::contiguous(x().ty().clone())).unwrap();
+    none(OnlyRun.record(&[Work::Upload { buffer: &buffer, bytes: &[] }]).map(drop));
+    assert_eq!(OnlyRun.record(&[]).err(), Some(BackendError::NoGraphs));
 }

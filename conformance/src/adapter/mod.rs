@@ -5,6 +5,7 @@
 //! | [`Float8`], [`Half`] | the crates float8 and half, as second opinions with their faults |
 //! | [`Playback`] | a GPU's conversion instructions, played back from recordings |
 //! | [`Closure`] | any function on tensors, for one operation |
+//! | [`Engine`] | an inference engine's runtime: caches, arena, streams, graphs |
 //! | [`demo_fault()`] | backends with one deliberate fault each, to show what a failure looks like |
 //!
 //! Each says precisely which operations and policies it implements, and why not the
@@ -12,6 +13,7 @@
 
 mod closure;
 mod demo;
+mod engine;
 mod float8;
 mod half;
 mod playback;
@@ -21,6 +23,7 @@ mod testing;
 
 pub use closure::Closure;
 pub use demo::{DemoFault, cast_465_to_nan, demo_fault};
+pub use engine::{Engine, EngineFault};
 pub use float8::Float8;
 pub use half::Half;
 pub use playback::{Playback, PlaybackError, Recorded};

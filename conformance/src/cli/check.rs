@@ -1,7 +1,7 @@
 //! `plumbline check`: validates case files without running any backend on them.
 
 use crate::case::Profile;
-use crate::load::load;
+use crate::load::load_tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -17,17 +17,17 @@ pub struct CheckArgs {
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<String> {
     let mut text = String::new();
     for path in &args.paths {
-        let cases = load(path)?;
+        let tests = load_tests(path)?;
         let mut operations = BTreeMap::<_, usize>::new();
-        for case in &cases {
+        for test in &tests {
             // Classes may refuse a case only when they see it.
-            if case.spec.profile == Profile::Quick {
-                case.build(0)?;
+            if test.profile() == Profile::Quick {
+                test.rehearse(0)?;
             }
-            *operations.entry(case.spec.op.name()).or_default() += 1;
+            *operations.entry(test.kind()).or_default() += 1;
         }
         let operations: Vec<_> = operations.iter().map(|(op, count)| format!("{op} {count}")).collect();
-        text += &format!("{}: {} cases are valid: {}\n", path.display(), cases.len(), operations.join(", "));
+        text += &format!("{}: {} cases are valid: {}\n", path.display(), tests.len(), operations.join(", "));
     }
     Ok(text)
 }

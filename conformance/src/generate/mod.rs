@@ -103,6 +103,7 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         Class::BlockIntegers => blocks::integers(request),
         Class::BlockFields(fields) => blocks::alike(request, fields),
         Class::MxBlocks => mx::generate(request),
+        Class::Logits => positional::logits(request),
     }
 }
 
@@ -180,5 +181,6 @@ fn name(class: &Class) -> &'static str {
         Class::BlockIntegers => "block_integers",
         Class::BlockFields(_) => "block_fields",
         Class::MxBlocks => "mx_blocks",
+        Class::Logits => "logits",
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{GenerateError, Request};
 use crate::seed::mix;
-use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format};
+use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format, Policy, Value};
 use plumbline_reference::{DType, Path, Tensor, TensorType};
 
 /// Uniformly random bit patterns.
@@ -46,6 +46,33 @@ pub(super) fn needle(request: &Request<'_>, bits: &str, at: usize) -> Result<Ten
     let needle =
         request.dtype.parse_hex(bits).map_err(|why| request.mismatch(format!("has `bits`: {why}")))?;
     fill(request, shape, |i| if i == at as u64 { needle } else { moderate(format, mix(seed, i)) })
+}
+
+/// See [`crate::case::Class::Logits`].
+pub(super) fn logits(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    let format = request.source()?;
+    let (shape, seed) = (shape(request)?, request.seed);
+    let n = shape.last().copied().unwrap_or(1).max(1) as u64;
+    let infinity = f64::INFINITY;
+    let logit = |i: u64| {
+        let (row, column) = (i / n, i % n);
+        let unit = (mix(seed, i) >> 11) as f64 / (1u64 << 53) as f64;
+        let moderate = 16.0 * unit - 8.0;
+        // A place of the row's own.
+        let place = mix(seed ^ 1, row) % n;
+        match row % 8 {
+            1 => -60.0 - 20.0 * unit,
+            2 => moderate - 1e7,
+            3 if column < (n / 2).min(64) => -infinity,
+            4 => -infinity,
+            5 if column % 3 == 0 => -infinity,
+            6 if column == place => 60.0,
+            7 if column == place && row % 16 == 7 => f64::NAN,
+            7 if column == place => infinity,
+            _ => moderate,
+        }
+    };
+    fill(request, shape, |i| format.encode(Value::from(logit(i)), &Policy::IEEE, 0))
 }
 
 /// Codes by the formula of the hardware recordings: exponents -4 to 3, any fraction.

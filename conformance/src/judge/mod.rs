@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 pub struct OutputVerdict {
     /// Position among the operation's outputs.
     pub output: usize,
+    /// Of a sequence: what was compared, and where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Checked>,
     /// The criterion that was asked for.
     pub criterion: Criterion,
     /// Whether the output met it.
@@ -67,6 +70,15 @@ pub struct Notes {
     pub index: usize,
     /// What there is to know of it.
     pub first: String,
+}
+
+/// A check of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// The buffer.
+    pub buffer: String,
+    /// The step: `steps[3].repeat.steps[1] in round 917 of 1000`.
+    pub step: String,
 }
 
 /// JSON has no infinity. The field is left out where there is no error.
@@ -172,6 +184,7 @@ fn judge_elements(
 ) -> OutputVerdict {
     let mut verdict = OutputVerdict {
         output,
+        check: None,
         criterion: expected.criterion,
         ok: false,
         bit_exact: false,

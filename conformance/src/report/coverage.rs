@@ -47,8 +47,7 @@ impl Coverage {
                 *coverage.refusals.entry(verdict.backend.clone()).or_default() += 1;
             }
             let backend = format!("{}/{}", verdict.backend, verdict.variant);
-            *coverage.trials.entry(backend).or_default().entry(verdict.op.name().to_owned()).or_default() +=
-                1;
+            *coverage.trials.entry(backend).or_default().entry(verdict.kind().to_owned()).or_default() += 1;
         }
         let explained = verdicts.iter().flat_map(|verdict| &verdict.outputs).filter(|output| output.ok);
         for explanation in explained.filter_map(|output| output.explanation.as_ref()) {
@@ -56,10 +55,9 @@ impl Coverage {
             let model = explanation.split(" (").next().unwrap_or(explanation);
             *coverage.explained.entry(model.to_owned()).or_default() += 1;
         }
-        for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Pass) {
-            if verdict.outputs.iter().any(|output| output.notes.is_some()) {
-                *coverage.noted.entry(verdict.op.name().to_owned()).or_default() += 1;
-            }
+        let passed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Pass);
+        for verdict in passed.filter(|verdict| verdict.outputs.iter().any(|output| output.notes.is_some())) {
+            *coverage.noted.entry(verdict.kind().to_owned()).or_default() += 1;
         }
         coverage.unsupported = registry.left_out.unsupported.clone();
         coverage.not_covered = not_covered(&registry.left_out, verdicts, cuda);
@@ -133,7 +131,7 @@ fn alone(verdicts: &[Verdict]) -> BTreeMap<&'static str, usize> {
     let mut independent: BTreeMap<&str, (&'static str, bool)> = BTreeMap::new();
     for verdict in verdicts {
         let second = verdict.backend != "cpu" || verdict.oracle != Some(Against::Definition);
-        independent.entry(&verdict.case).or_insert((verdict.op.name(), false)).1 |= second;
+        independent.entry(&verdict.case).or_insert((verdict.kind(), false)).1 |= second;
     }
     let mut counts = BTreeMap::new();
     for (op, _) in independent.into_values().filter(|(_, second)| !second) {

@@ -1,6 +1,6 @@
 //! A failure as text.
 
-use crate::judge::{Element, Notes, OutputVerdict, Scalar};
+use crate::judge::{Checked, Element, Notes, OutputVerdict, Scalar};
 use crate::verdict::{Outcome, Verdict};
 use plumbline_reference::DType;
 use plumbline_reference::ops::Op;
@@ -14,7 +14,9 @@ pub fn failure(verdict: &Verdict) -> String {
     let mut line = |label: &str, value: &str| {
         let _ = writeln!(text, "{label:<10} {value}");
     };
-    line("operation", &brief(&verdict.op));
+    for (i, op) in verdict.op.iter().chain(&verdict.ops).enumerate() {
+        line(if i == 0 { "operation" } else { "" }, &brief(op));
+    }
     line("case", &format!("{} ({})", verdict.case, verdict.origin));
     if let Some(about) = &verdict.about {
         line("about", about);
@@ -75,7 +77,9 @@ pub fn brief(op: &Op) -> String {
 }
 
 fn describe(output: &OutputVerdict, several: bool, line: &mut impl FnMut(&str, &str)) {
-    if several {
+    if let Some(Checked { buffer, step }) = &output.check {
+        line("buffer", &format!("{buffer}, checked at {step}"));
+    } else if several {
         line("output", &output.output.to_string());
     }
     line("criterion", &serde_json::to_string(&output.criterion).unwrap_or_default().replace('"', ""));

@@ -42,7 +42,7 @@ pub(super) fn resolve_rows(
 }
 
 /// The shape of an input. That of blocks is written in values.
-pub(super) fn shape_in_elements(spec: &TensorSpec) -> Result<Option<Vec<usize>>, String> {
+pub(crate) fn shape_in_elements(spec: &TensorSpec) -> Result<Option<Vec<usize>>, String> {
     let Some(format) = spec.blocks else { return Ok(spec.shape.clone()) };
     if spec.dtype != DType::U8 {
         return Err(format!("blocks: the bytes of blocks are u8, not {}", spec.dtype));

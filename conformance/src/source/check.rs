@@ -9,7 +9,7 @@ use plumbline_reference::ops::{Dispatch, Op, Route};
 /// Bytes of the largest tensor that a case may ask for: several copies are held at once.
 const MAX_CASE_BYTES: usize = 1 << 30;
 
-pub(super) fn check_size(ty: &TensorType) -> Result<(), String> {
+pub(crate) fn check_size(ty: &TensorType) -> Result<(), String> {
     let fits = ty.elements().is_ok_and(|elements| elements * ty.dtype.bytes() <= MAX_CASE_BYTES);
     let shape = &ty.shape;
     let limit = MAX_CASE_BYTES >> 30;
@@ -24,8 +24,8 @@ pub(super) fn check_size(ty: &TensorType) -> Result<(), String> {
 }
 
 /// Requires an exact product where the criterion judges those.
-pub(super) fn check_product(spec: &CaseSpec) -> Result<(), String> {
-    let is_judged = match (&spec.op, spec.judge) {
+pub(crate) fn check_product(op: &Op, judge: Criterion) -> Result<(), String> {
+    let is_judged = match (op, judge) {
         (_, criterion) if !criterion.is_of_products() => true,
         (Op::Gemm(gemm), _) => gemm.accumulate.is_none(),
         (Op::Gemv(gemv), Criterion::Bound) => gemv.accumulate.is_none(),
@@ -110,7 +110,7 @@ pub(super) fn check_output_strides(
     Ok(())
 }
 
-pub(super) fn check_criterion(criterion: Criterion) -> Result<(), String> {
+pub(crate) fn check_criterion(criterion: Criterion) -> Result<(), String> {
     // Written so that NaN does not pass. Looser ones accept a zero for anything.
     match criterion {
         Criterion::BitExact | Criterion::Bound | Criterion::Explained | Criterion::Freivalds => Ok(()),

@@ -99,8 +99,8 @@ fn prepare<'a>(trials: impl Iterator<Item = &'a Trial>) {
         of_backend.entry(trial.subject.backend.name()).or_default().push(trial);
     }
     for trials in of_backend.values() {
-        let calls: Vec<_> =
-            trials.iter().map(|trial| (&trial.case.spec.op, trial.variant.as_str())).collect();
+        let calls: Vec<_> = trials.iter().flat_map(|trial| trial.calls()).collect();
+        let calls: Vec<_> = calls.iter().map(|(op, variant)| (*op, variant.as_str())).collect();
         trials[0].subject.backend.prepare(&calls);
     }
 }

@@ -1,7 +1,7 @@
 use super::process::{Failed, Failure, Process};
 use super::*;
 use crate::case::Criterion;
-use crate::judge::{Element, Fault, OutputVerdict, Scalar};
+use crate::judge::{Checked, Element, Fault, OutputVerdict, Scalar};
 use crate::memory::MemoryFault;
 use crate::report::failure;
 use crate::seed::mix;
@@ -40,6 +40,7 @@ fn element(fault: Fault) -> Element {
 fn output(fault: Fault, criterion: Criterion, max_error_over_bound: Option<f64>) -> OutputVerdict {
     OutputVerdict {
         output: 1,
+        check: Some(Checked { buffer: "y".to_owned(), step: "steps[3]".to_owned() }),
         criterion,
         ok: false,
         bit_exact: false,
@@ -63,7 +64,8 @@ fn verdict(outputs: Vec<OutputVerdict>) -> Verdict {
         case: "c".to_owned(),
         origin: "c.yaml:1".to_owned(),
         about: Some("\"quotes\", \u{e9} and\nlines".to_owned()),
-        op: Cast::new(F32, E4M3FN).into(),
+        op: Some(Cast::new(F32, E4M3FN).into()),
+        ops: vec![Cast::new(E4M3FN, F32).into()],
         oracle: Some(crate::case::Against::Definition),
         refusal: true,
         backend: "b".to_owned(),

@@ -3,6 +3,7 @@
 
 use crate::blas::{self, Lane};
 use crate::error::{CudaError, Named};
+use crate::memory::Pinned;
 use crate::plan::Call;
 use cudarc::driver::{CudaFunction, result, sys};
 use std::ffi::c_void;
@@ -31,6 +32,7 @@ pub(super) enum Ready {
     Product(Box<blas::Call>),
     Fill { address: u64, bytes: usize, value: u8 },
     Copy { from: u64, to: u64, bytes: usize },
+    Upload { from: Pinned, to: u64 },
 }
 
 impl Ready {
@@ -38,7 +40,7 @@ impl Ready {
     pub(super) fn prepare(&self, lane: &Lane) -> Result<(), CudaError> {
         match self {
             Self::Product(call) => lane.prepare(call),
-            Self::Kernel { .. } | Self::Fill { .. } | Self::Copy { .. } => Ok(()),
+            Self::Kernel { .. } | Self::Fill { .. } | Self::Copy { .. } | Self::Upload { .. } => Ok(()),
         }
     }
 
@@ -55,6 +57,15 @@ impl Ready {
                 // SAFETY: both are within allocations of this crate's own.
                 unsafe { result::memcpy_dtod_async(*to, *from, *bytes, stream.cu_stream()) }
                     .named("cuMemcpyDtoDAsync")
+            }
+            Self::Upload { from, to } => {
+                if from.bytes().is_empty() {
+                    return Ok(());
+                }
+                // SAFETY: the target is an allocation of that many bytes, and the source is kept
+                // until all work has ended.
+                unsafe { result::memcpy_htod_async(*to, from.bytes(), stream.cu_stream()) }
+                    .named("cuMemcpyHtoDAsync")
             }
             Self::Kernel { function, call, blocks } => {
                 let mut pointers: Vec<*mut c_void> =

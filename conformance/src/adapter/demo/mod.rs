@@ -9,6 +9,7 @@ mod product;
 mod quantize;
 mod steps;
 
+use crate::adapter::{Engine, EngineFault};
 pub use cast::cast_465_to_nan;
 use clap::ValueEnum;
 use cpu::Faulty;
@@ -134,6 +135,26 @@ pub enum DemoFault {
     SaturatedInF16,
     /// Steps: takes the other product at the threshold
     ThresholdOffByOne,
+    /// Sequences: finds converted weights by their address alone
+    StaleWeightCache,
+    /// Sequences: takes converted activations again after the buffer was overwritten in place
+    StaleActivationCache,
+    /// Sequences: finds kernels by their shapes alone, with the first call's parameters built in
+    BakedConstant,
+    /// Sequences: graphs hold scratch memory that was freed when it grew
+    ScratchGrowth,
+    /// Sequences: graphs compute from what inputs held when they were recorded
+    GraphBakesInputs,
+    /// Sequences: sums in another order where there is no workspace
+    WorkspaceDependent,
+    /// Sequences: streams do not wait for one another
+    MissingStreamOrder,
+    /// Sequences: one of a thousand calls gives another bit
+    NondeterministicRepeat,
+    /// Sequences: clears the accumulator of a maximum at its first use alone
+    AbsmaxNotCleared,
+    /// Sequences: copies in graphs read memory of the host that was used again
+    GoneHostSource,
 }
 
 impl DemoFault {
@@ -218,6 +239,24 @@ impl DemoFault {
         )
     }
 
+    /// The fault of an engine that only shows across calls, where it is one.
+    #[must_use]
+    pub const fn of_engine(self) -> Option<EngineFault> {
+        match self {
+            Self::StaleWeightCache => Some(EngineFault::StaleWeightCache),
+            Self::StaleActivationCache => Some(EngineFault::StaleActivationCache),
+            Self::BakedConstant => Some(EngineFault::BakedConstant),
+            Self::ScratchGrowth => Some(EngineFault::ScratchGrowth),
+            Self::GraphBakesInputs => Some(EngineFault::GraphBakesInputs),
+            Self::WorkspaceDependent => Some(EngineFault::WorkspaceDependent),
+            Self::MissingStreamOrder => Some(EngineFault::MissingStreamOrder),
+            Self::NondeterministicRepeat => Some(EngineFault::NondeterministicRepeat),
+            Self::AbsmaxNotCleared => Some(EngineFault::AbsmaxNotCleared),
+            Self::GoneHostSource => Some(EngineFault::GoneHostSource),
+            _ => None,
+        }
+    }
+
     /// Whether it spoils later calls in its process.
     #[must_use]
     pub const fn needs_isolation(self) -> bool {
@@ -259,6 +298,9 @@ impl fmt::Display for DemoFault {
 /// A backend on the CPU that has the fault.
 #[must_use]
 pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
+    if let Some(fault) = fault.of_engine() {
+        return Arc::new(Engine::with_fault(fault));
+    }
     match fault {
         DemoFault::Cast465ToNan => Arc::new(cast_465_to_nan()),
         fault if fault.is_of_products() => Arc::new(product::mistaken(fault)),
