@@ -128,3 +128,49 @@ fn unit(op: &GemmFused) -> Unit {
     ];
     Unit::new(SOURCE, defines)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::SM_90;
+
+    #[test]
+    fn steps_hand_on_what_the_one_before_has_made() {
+        let op = GemmFused { accumulate: Some(Accumulation::Fma), ..GemmFused::new(F32, F32, FusedActivation::Silu) };
+        assert_eq!(op.variants(SM_90), [FUSED, STEPS]);
+        let view = |address, shape: &[usize]| View::contiguous(address, TensorType::new(F32, shape));
+        let inputs = [view(1 << 20, &[5, 7]), view(2 << 20, &[7, 100]), view(3 << 20, &[100])];
+        let (output, scratch) = ([view(4 << 20, &[5, 100])], 5u64 << 20);
+        let types = inputs.each_ref().map(|view| view.ty.clone());
+        let entries = |variant| -> Vec<_> {
+            let steps = op.plan_in(scratch, variant, &inputs, &output).unwrap().into_iter();
+            let call = |step| match step {
+                Step::Kernel(call) => call,
+                step => panic!("{step:?}"),
+            };
+            steps.map(call).collect()
+        };
+        let address = |argument: &Argument| u64::from_le_bytes(argument.bytes[..8].try_into().unwrap());
+        let fused = entries(FUSED);
+        assert_eq!((fused.len(), fused[0].entry, fused[0].blocks), (1, FUSED, 2));
+        assert_eq!(op.scratch(FUSED, &types).unwrap(), 0);
+
+        let steps = entries(STEPS);
+        assert_eq!(steps.iter().map(|call| call.entry).collect::<Vec<_>>(), ["tiled", "add_bias", "activate"]);
+        let [v, t] = [scratch, scratch + 2048];
+        assert_eq!(op.scratch(STEPS, &types).unwrap(), 2 * 2048);
+        let first: Vec<_> = steps[1].arguments.iter().map(address).collect();
+        assert_eq!(first, [v, inputs[2].address, t, 5, 100]);
+        let last: Vec<_> = steps[2].arguments.iter().map(address).collect();
+        assert_eq!(last, [t, output[0].address, 500]);
+    }
+
+    #[test]
+    fn libraries_make_the_product_where_no_order_is_given() {
+        let plain = GemmFused::new(F32, F32, FusedActivation::Relu);
+        let variants = plain.variants(SM_90);
+        assert!([FUSED, STEPS, "cublas", "cublaslt"].iter().all(|way| variants.contains(way)), "{variants:?}");
+        let pairwise = GemmFused { accumulate: Some(Accumulation::Pairwise), ..plain };
+        assert!(OnDevice::supports(&pairwise, SM_90).is_err());
+    }
+}

@@ -136,3 +136,57 @@ fn unit(weights: BlockFormat, fused: bool, once: bool) -> Unit {
         vec![("WEIGHTS", block_constant(weights)), ("FUSED", flag(fused)), ("ONCE", flag(once))],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::SM_89;
+
+    fn linear(route: Route, accumulate: Option<Accumulation>) -> PrefillLinear {
+        PrefillLinear { accumulate, ..PrefillLinear::new(BlockFormat::Q4K, route) }
+    }
+
+    #[test]
+    fn routes_have_the_variants_of_their_product_or_a_kernel_of_their_own() {
+        let ways = |route, order| {
+            let op = linear(route, order);
+            OnDevice::supports(&op, SM_90).map(|()| op.variants(SM_90))
+        };
+        let fma = || Some(Accumulation::Fma);
+        for route in [Route::Dequantized, Route::F16, Route::Fp8ViaF16, Route::Fp8] {
+            assert_eq!(ways(route, fma()).unwrap(), ["tiled"], "{route:?}");
+            let libraries = ways(route, None).unwrap();
+            assert!(libraries.contains(&"cublaslt"), "{route:?}: {libraries:?}");
+            // cuBLAS has no FP8.
+            let is_fp8 = matches!(route, Route::Fp8ViaF16 | Route::Fp8);
+            assert_eq!(libraries.contains(&"cublas"), !is_fp8, "{route:?}: {libraries:?}");
+        }
+        assert_eq!(ways(Route::Fused, None).unwrap(), [FUSED]);
+        assert_eq!(ways(Route::Fused, fma()).unwrap(), [FUSED]);
+        assert!(ways(Route::Fused, Some(Accumulation::Pairwise)).is_err());
+        assert_eq!(ways(Route::F16Tiles, None).unwrap(), [F16_TILES]);
+        assert!(ways(Route::F16Tiles, fma()).is_err());
+    }
+
+    #[test]
+    fn a_chain_of_the_tensor_core_is_that_of_the_architecture() {
+        for (block, on) in [(Block::HOPPER, [false, false, true]), (Block::AMPERE, [true, true, false])] {
+            let op = linear(Route::F16Tiles, Some(Accumulation::Chain(block)));
+            assert_eq!([SM_80, SM_89, SM_90].map(|arch| OnDevice::supports(&op, arch).is_ok()), on, "{block:?}");
+        }
+    }
+
+    #[test]
+    fn kernels_are_those_of_all_steps() {
+        let names = |route, variant| -> Vec<_> {
+            let units = linear(route, Some(Accumulation::Fma)).kernels(variant);
+            units.into_iter().map(|unit| unit.source.name).collect()
+        };
+        assert_eq!(names(Route::Dequantized, "tiled"), ["dequantize", "gemm"]);
+        assert_eq!(names(Route::F16, "cublas"), ["dequantize", "cast"]);
+        let codes = ["absmax", "device_scaled_cast"];
+        let both = [&["dequantize"][..], &codes, &codes, &["gemm", "scaled_decode"]].concat();
+        assert_eq!(names(Route::Fp8ViaF16, "tiled"), both);
+        assert_eq!(names(Route::Fused, FUSED), ["prefill_linear"]);
+    }
+}
