@@ -21,13 +21,18 @@ pub mod gelu_tanh;
 pub mod gemm;
 pub mod gemv;
 pub mod int8_quantize;
+pub mod kv_scatter;
+pub mod layer_norm;
 pub mod math;
 pub mod mma;
 pub mod mx_dequantize;
 pub mod mx_quantize;
+mod norm;
 pub mod quantize;
 pub mod quick_gelu;
 pub mod relu;
+pub mod rms_norm;
+pub mod rope;
 mod row;
 pub mod scaled_cast;
 pub mod scaled_decode;
@@ -45,6 +50,7 @@ pub use gemv::Activations;
 pub use math::Elementary;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
+pub use rope::{Angle, Pairing};
 pub use signature::SignatureError;
 
 use crate::block::BlockFormat;
@@ -68,7 +74,19 @@ pub trait Operation {
     /// Types of the outputs for inputs of these types.
     fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError>;
 
-    /// The outputs. Called with inputs that fit the signature.
+    /// The inputs whose values [`Operation::check_values`] looks at.
+    fn checked(&self) -> &'static [usize] {
+        &[]
+    }
+
+    /// Whether the values of those inputs fit, or the element that does not. Called with types that fit the
+    /// signature, and the tensors of the inputs that [`Operation::checked`] lists.
+    fn check_values(&self, inputs: &[TensorType], values: &[Tensor]) -> Result<(), SignatureError> {
+        let _ = (inputs, values);
+        Ok(())
+    }
+
+    /// The outputs. Called with inputs that fit the signature, and whose values fit.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
 
     /// The format of the GGML blocks that an input consists of, if it does.
@@ -167,7 +185,35 @@ macro_rules! operations {
             pub fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, SignatureError> {
                 let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
                 self.signature(&types)?;
+                self.check(inputs)?;
                 Ok(match self { $(Self::$Type(op) => op.evaluate(inputs, path),)* }?)
+            }
+
+            /// See [`Operation::checked`].
+            #[must_use]
+            pub fn checked(&self) -> &'static [usize] {
+                match self { $(Self::$Type(op) => op.checked(),)* }
+            }
+
+            /// See [`Operation::check_values`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            pub fn check_values(&self, inputs: &[TensorType], values: &[Tensor]) -> Result<(), SignatureError> {
+                match self { $(Self::$Type(op) => op.check_values(inputs, values),)* }
+            }
+
+            /// The same of all inputs.
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            pub fn check(&self, inputs: &[Tensor]) -> Result<(), SignatureError> {
+                if self.checked().is_empty() {
+                    return Ok(());
+                }
+                let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
+                let values: Vec<_> = self.checked().iter().map(|&input| inputs[input].clone()).collect();
+                self.check_values(&types, &values)
             }
 
             /// See [`Operation::input_blocks`].
@@ -294,4 +340,12 @@ operations! {
     quick_gelu: QuickGelu,
     /// The gated linear unit with SiLU.
     swiglu: Swiglu,
+    /// Rows divided by the root of their mean square.
+    rms_norm: RmsNorm,
+    /// Rows with mean 0 and variance 1.
+    layer_norm: LayerNorm,
+    /// Rotary position embedding.
+    rope: Rope,
+    /// Packed rows of K or V into a cache.
+    kv_scatter: KvScatter,
 }
