@@ -1,6 +1,7 @@
 //! CUDA as a backend.
 #![allow(unsafe_code)]
 
+mod checked;
 mod ready;
 
 use crate::blas::product::CUBLASLT;
@@ -12,6 +13,7 @@ use crate::memory::Memory;
 use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
+use checked::Checked;
 use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, result, sys};
 use cudarc::nvrtc::Ptx;
 use plumbline_reference::TensorType;
@@ -445,6 +447,9 @@ impl Backend for Cuda {
         let session = self.session()?;
         let steps = self.ready(session, launch)?;
         let lane = session.lane(launch.stream)?;
+        if let Some(checked) = Checked::of(launch)? {
+            checked.check(session, lane)?;
+        }
         let queued = steps.iter().try_for_each(|step| session.queue(step, lane));
         queued.map_err(|error| session.fault(error))
     }
@@ -528,8 +533,13 @@ impl Cuda {
         let session = self.session()?;
         let mut steps = Vec::new();
         let mut memory = Vec::new();
-        for call in calls {
+        let mut checked = Vec::new();
+        for (i, call) in calls.iter().enumerate() {
             steps.extend(self.ready(session, *call)?);
+            if let Some(values) = Checked::of(*call)? {
+                values.require_unwritten(&calls[..i])?;
+                checked.push(values);
+            }
             for buffer in call.inputs.iter().chain(call.outputs) {
                 memory.push(buffer.memory::<Shared>()?.clone());
             }
@@ -550,7 +560,7 @@ impl Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Recorded { session, kernel, graph, lane, _memory: memory })
+        Ok(Recorded { session, kernel, graph, lane, checked, _memory: memory })
     }
 }
 
@@ -563,6 +573,8 @@ pub(crate) struct Recorded<'a> {
     graph: Option<CudaGraph>,
     /// The stream that it runs on, with the workspace that its products use.
     lane: Lane,
+    /// What is checked before a replay.
+    checked: Vec<Checked>,
     /// What the graph's kernels read and write.
     _memory: Vec<Shared>,
 }
@@ -577,11 +589,10 @@ impl Recorded<'_> {
 
 impl Graph for Recorded<'_> {
     fn replay(&self) -> Result<(), BackendError> {
+        self.session.bind().map_err(|error| self.session.fault(error))?;
+        self.checked.iter().try_for_each(|checked| checked.check(self.session, &self.lane))?;
         let Some(graph) = &self.graph else { return Ok(()) };
         self.kernel.clone_into(&mut self.session.queued.lock().unwrap_or_else(PoisonError::into_inner));
-        self.session
-            .bind()
-            .and_then(|()| graph.launch().named("cuGraphLaunch"))
-            .map_err(|error| self.session.fault(error))
+        graph.launch().named("cuGraphLaunch").map_err(|error| self.session.fault(error))
     }
 }
