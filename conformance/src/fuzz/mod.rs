@@ -7,12 +7,14 @@
 //! - `mx`: the same for blocks with scales of their own.
 //! - `quantize`: numbers for blocks of integers.
 //! - `blocks`: the same for operations on GGML blocks.
+//! - `layers`: the same for operations of layers.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
 
 mod bits;
 mod blocks;
+mod layers;
 mod mx;
 mod operation;
 mod product;
