@@ -4,6 +4,7 @@
 mod blocks;
 mod cast;
 mod cpu;
+mod layers;
 mod mistaken;
 mod product;
 mod quantize;
@@ -109,6 +110,34 @@ pub enum DemoFault {
     SignDropped,
     /// Quantizing: takes the last group of a super-block for zeros
     LastGroupZero,
+    /// Layers: adds the eps of a norm outside the root
+    EpsOutside,
+    /// Layers: leaves out the weight of a norm
+    WeightDropped,
+    /// Layers: counts the elements of a row of a norm up to a multiple of 32
+    MeanOverWarps,
+    /// Layers: sums a row of a norm without what is left after whole groups of 32
+    RowTailDropped,
+    /// Layers: computes the variance in one pass, as the mean square without the square of the mean
+    OnePassVariance,
+    /// Layers: takes the other pairs for a rotation
+    PairingSwapped,
+    /// Layers: computes angles of rotations in f32
+    AngleF32,
+    /// Layers: rounds angles of rotations to f16
+    AngleF16,
+    /// Layers: rotates by the angles of the next position
+    PositionOffByOne,
+    /// Layers: rotates the other way round
+    SinSign,
+    /// Layers: rotates all of a head where a part of it is asked for
+    TailRotated,
+    /// Layers: scatters each row one place late
+    RowLate,
+    /// Layers: scatters a row whose position is out of range to the last place
+    PositionClamped,
+    /// Layers: takes the heads of rows for their tokens
+    HeadsTransposed,
 }
 
 impl DemoFault {
@@ -174,6 +203,28 @@ impl DemoFault {
         )
     }
 
+    /// Whether it is a fault of layers.
+    #[must_use]
+    pub const fn is_of_layers(self) -> bool {
+        matches!(
+            self,
+            Self::EpsOutside
+                | Self::WeightDropped
+                | Self::MeanOverWarps
+                | Self::RowTailDropped
+                | Self::OnePassVariance
+                | Self::PairingSwapped
+                | Self::AngleF32
+                | Self::AngleF16
+                | Self::PositionOffByOne
+                | Self::SinSign
+                | Self::TailRotated
+                | Self::RowLate
+                | Self::PositionClamped
+                | Self::HeadsTransposed
+        )
+    }
+
     /// Whether it spoils later calls in its process.
     #[must_use]
     pub const fn needs_isolation(self) -> bool {
@@ -220,6 +271,7 @@ pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
         fault if fault.is_of_products() => Arc::new(product::mistaken(fault)),
         fault if fault.is_of_blocks() => Arc::new(blocks::mistaken(fault)),
         fault if fault.is_of_quantizing() => Arc::new(quantize::mistaken(fault)),
+        fault if fault.is_of_layers() => Arc::new(layers::mistaken(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }
