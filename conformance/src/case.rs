@@ -287,6 +287,16 @@ pub enum Class {
     /// infinity or the largest value in some rows (columns of `op(b)`): the other sums stay
     /// finite.
     Specials,
+    /// Numbers within 1 of a common one, whose spread is small beside it.
+    Offset {
+        /// The common number.
+        by: i64,
+    },
+    /// Positions of tokens, as u32: different numbers below a limit, spread over what is below it.
+    Positions {
+        /// The limit.
+        below: u32,
+    },
     /// For one operand of a product, with `ones` for the other: terms whose sum is a midpoint
     /// of the output's format, or one tiny term more or less, among zeros.
     Ties,

@@ -14,7 +14,7 @@ use crate::seed;
 use crate::strides;
 use crate::weights::Rows;
 use blocks::{check_blocks, resolve_rows};
-use check::{check_output_strides, check_refused, check_span};
+use check::{check_output_strides, check_refused, check_refused_values, check_span};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorError, TensorType};
 use std::path::Path;
@@ -265,9 +265,12 @@ impl Case {
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
         if self.spec.refused.is_some() {
+            check_refused_values(&self.spec, &inputs)
+                .map_err(|why| failed(&[Step::Key("refused".into())], why))?;
             return Ok(Built { inputs, expected: Vec::new(), output_strides: Vec::new() });
         }
         let outputs = self.spec.op.signature(&types);
+        let outputs = outputs.and_then(|outputs| self.spec.op.check(&inputs).map(|()| outputs));
         let outputs = outputs.map_err(|error| failed(&[Step::Key("op".into())], error.to_string()))?;
         for ty in types.iter().chain(&outputs) {
             check_size(ty).map_err(|why| failed(&[], why))?;

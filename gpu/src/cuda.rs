@@ -1,6 +1,7 @@
 //! CUDA as a backend.
 #![allow(unsafe_code)]
 
+mod checked;
 mod ready;
 mod recorded;
 mod scratch;
@@ -14,6 +15,7 @@ use crate::memory::Memory;
 use crate::module::{Cache, Cubins, Unit, compiler};
 use crate::ops;
 use crate::plan::{Call, Step, View};
+use checked::Checked;
 use cudarc::driver::{CudaContext, CudaFunction, result, sys};
 use cudarc::nvrtc::Ptx;
 use plumbline_reference::TensorType;
@@ -471,6 +473,9 @@ impl Backend for Cuda {
         let session = self.session()?;
         let lane = session.lane(launch.stream)?;
         let Queueable { steps, scratch } = self.ready(session, launch)?;
+        if let Some(checked) = Checked::of(launch)? {
+            checked.check(session, lane)?;
+        }
         let queue = || {
             steps.iter().try_for_each(|step| session.queue(step, lane))?;
             scratch.map_or(Ok(()), |memory| session.scratch.give_back(memory, &lane.stream))

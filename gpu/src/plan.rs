@@ -82,6 +82,12 @@ impl From<f32> for Argument {
     }
 }
 
+impl From<f64> for Argument {
+    fn from(value: f64) -> Self {
+        Self::new(&value.to_le_bytes())
+    }
+}
+
 /// An enumerator.
 impl From<u8> for Argument {
     fn from(value: u8) -> Self {

@@ -29,7 +29,9 @@ impl Scalar {
 /// Checks the inputs against the operation and gives the types of the outputs.
 pub(super) fn check_inputs(op: &Op, inputs: &[Tensor]) -> Result<Vec<TensorType>, BackendError> {
     let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
-    Ok(op.signature(&types)?)
+    let outputs = op.signature(&types)?;
+    op.check(inputs)?;
+    Ok(outputs)
 }
 
 /// `code` of each element of the only input.

@@ -1,6 +1,7 @@
 //! Strategies over the parameters of operations.
 
 use super::blocks::{any_batched_gemv, any_gemv, block_dequantizes, simple_batched_gemvs, simple_gemvs};
+use super::layers::{kv_scatters, layer_norms, rms_norms, ropes};
 use super::mx::{any_mx_quantize, mx_dequantizes, mx_quantizes};
 use super::prefill::{any_dispatch, any_prefill_linear, simple_dispatches, simple_prefill_linears};
 use super::product::{any_gemm, any_gemm_fused, instructions, simple_gemm_fuseds, simple_gemms};
@@ -26,7 +27,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 20] = [
+pub(super) const KINDS: [Kind; 24] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -47,6 +48,10 @@ pub(super) const KINDS: [Kind; 20] = [
     Kind { name: "batched_gemv", any: any_batched_gemv, simple: simple_batched_gemvs },
     Kind { name: "prefill_linear", any: any_prefill_linear, simple: simple_prefill_linears },
     Kind { name: "dispatch", any: any_dispatch, simple: simple_dispatches },
+    Kind { name: "rms_norm", any: || select(rms_norms()).boxed(), simple: rms_norms },
+    Kind { name: "layer_norm", any: || select(layer_norms()).boxed(), simple: layer_norms },
+    Kind { name: "rope", any: || select(ropes()).boxed(), simple: ropes },
+    Kind { name: "kv_scatter", any: || select(kv_scatters()).boxed(), simple: kv_scatters },
 ];
 
 const SCALE_OPS: [ScaleOp; 3] = [ScaleOp::Multiply, ScaleOp::Divide, ScaleOp::Reciprocal];

@@ -1,6 +1,6 @@
 //! One call: an operation and its inputs.
 
-use super::{blocks, mx, product, quantize};
+use super::{blocks, layers, mx, product, quantize};
 use crate::case::Criterion;
 use crate::source::{Built, Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
@@ -13,7 +13,7 @@ pub struct Sample {
     /// The operation.
     pub op: Op,
     /// Shape of the first input; of a product its extents: M, N and K with a batch in front,
-    /// or how many tiles; of blocks how many rows and blocks.
+    /// or how many tiles; of blocks how many rows and blocks; of layers the extents of all inputs.
     pub shape: Vec<usize>,
     /// The codes of each input.
     pub codes: Vec<Vec<u64>>,
@@ -66,7 +66,8 @@ impl Parts {
                     quantize::format(op).map_or(Granularity::Tensor, |to| Granularity::Block(to.values()));
                 Self { from: Some(F32), granularity, ..none }
             }
-            // `format_info` has no inputs; those of products are in `product`, of GGML blocks in `blocks`.
+            // `format_info` has no inputs; those of products are in `product`, of GGML blocks in `blocks`,
+            // of layers in `layers`.
             _ => none,
         }
     }
@@ -122,7 +123,7 @@ impl Sample {
     pub(super) fn fits(&self) -> bool {
         self.inputs().is_ok_and(|inputs| {
             let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
-            self.op.signature(&types).is_ok()
+            self.op.signature(&types).is_ok() && self.op.check(&inputs).is_ok()
         })
     }
 }
@@ -136,6 +137,9 @@ pub(super) fn types(op: &Op, shape: &[usize]) -> Vec<TensorType> {
         return inputs.iter().map(|input| input.ty(op, shape)).collect();
     }
     if let Some(types) = blocks::types(op, shape) {
+        return types;
+    }
+    if let Some(types) = layers::types(op, shape) {
         return types;
     }
     let parts = Parts::of(op);

@@ -3,7 +3,7 @@
 
 use super::sample::{Parts, Sample, types};
 use super::target::Scope;
-use super::{blocks, mx, product};
+use super::{blocks, layers, mx, product};
 use plumbline_reference::DType;
 use plumbline_reference::ops::{Granularity, Op};
 use proptest::strategy::ValueTree;
@@ -54,7 +54,7 @@ enum Edit {
     Flatten,
     /// A parameter at its default.
     Parameter(String),
-    /// A product or blocks without some rows, columns, depth, batch or tiles.
+    /// A product, blocks or a layer without some rows, columns, depth, batch, tiles or heads.
     DropSlices { dimension: usize, from: usize, count: usize },
     /// A product in a simpler order of accumulation, the n-th of those there are.
     Accumulation(usize),
@@ -121,7 +121,10 @@ impl ValueTree for Shrinking<'_> {
 
 fn edits(sample: &Sample) -> Vec<Edit> {
     let mut edits = Vec::new();
-    if product::inputs(&sample.op).is_some() || blocks::is_of_blocks(&sample.op) {
+    let has_extents = product::inputs(&sample.op).is_some()
+        || blocks::is_of_blocks(&sample.op)
+        || layers::is_of_layers(&sample.op);
+    if has_extents {
         for (dimension, &extent) in sample.shape.iter().enumerate() {
             edits.extend(chunks(extent).map(|(from, count)| Edit::DropSlices { dimension, from, count }));
         }
@@ -213,6 +216,9 @@ impl Edit {
                 if blocks::is_of_blocks(&sample.op) {
                     return blocks::keep(sample, dimension, keeps);
                 }
+                if layers::is_of_layers(&sample.op) {
+                    return layers::keep(sample, dimension, keeps);
+                }
                 product::keep(sample, dimension, keeps)
             }
             Self::Accumulation(i) => {
@@ -246,6 +252,9 @@ fn with_op(sample: &Sample, op: Op) -> Option<Sample> {
     if blocks::is_of_blocks(&op) {
         return blocks::with_op(sample, op);
     }
+    if layers::is_of_layers(&op) {
+        return layers::with_op(sample, op);
+    }
     let count = types(&op, &sample.shape).len();
     Some(Sample { op, shape: sample.shape.clone(), codes: sample.codes.get(..count)?.to_vec() })
 }
@@ -259,7 +268,7 @@ fn keep(sample: &Sample, keeps: impl Fn(usize, usize) -> bool) -> Option<Sample>
     if mx::inputs(&sample.op).is_some() {
         return mx::keep(sample, |block| keeps(block, 0));
     }
-    if blocks::is_of_blocks(&sample.op) {
+    if blocks::is_of_blocks(&sample.op) || layers::is_of_layers(&sample.op) {
         return None;
     }
     let parts = Parts::of(&sample.op);

@@ -6,7 +6,7 @@ use super::sample::{Parts, Sample};
 use super::shape::shapes;
 use super::shrink::Shrinking;
 use super::target::Scope;
-use super::{blocks, mx, product, quantize};
+use super::{blocks, layers, mx, product, quantize};
 use crate::generate::GenerateError;
 use crate::generate::unit;
 use crate::seed::{hash, mix};
@@ -71,6 +71,10 @@ impl<'a> Samples<'a> {
         }
         if blocks::is_of_blocks(&op) {
             let codes = blocks::fill(&op, &shape, seed)?;
+            return Ok(Sample { op, shape, codes });
+        }
+        if layers::is_of_layers(&op) {
+            let codes = layers::fill(&op, &shape, seed);
             return Ok(Sample { op, shape, codes });
         }
         let parts = Parts::of(&op);
@@ -161,6 +165,7 @@ impl<'a> Strategy for Samples<'a> {
         let shapes = match product::inputs(&op) {
             Some(_) => product::shapes(&op),
             None if blocks::is_of_blocks(&op) => blocks::shapes(&op),
+            None if layers::is_of_layers(&op) => layers::shapes(&op),
             None => shapes(Parts::of(&op).granularity),
         };
         let shape = shapes.new_tree(runner)?.current();

@@ -34,15 +34,20 @@ impl Lines {
         (block * self.step + inside, element / self.step % self.len)
     }
 
-    /// A number coprime to the length, near its golden section: multiples of it visit all
-    /// places, far from one another.
+    /// See [`stride`].
     pub(super) fn stride(self) -> u64 {
-        let mut stride = (self.len * 618 / 1000).max(1);
-        while gcd(stride, self.len) != 1 {
-            stride += 1;
-        }
-        stride
+        stride(self.len)
     }
+}
+
+/// A number coprime to the length, near its golden section: multiples of it visit all places, far
+/// from one another.
+pub(super) fn stride(len: u64) -> u64 {
+    let mut stride = (len * 618 / 1000).max(1);
+    while gcd(stride, len) != 1 {
+        stride += 1;
+    }
+    stride
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

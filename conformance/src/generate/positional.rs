@@ -1,5 +1,6 @@
 //! Classes whose element `i` is a function of the seed and `i` alone.
 
+use super::lines::stride;
 use super::{GenerateError, Request};
 use crate::seed::mix;
 use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format, Policy, Value};
@@ -88,6 +89,35 @@ pub(super) fn splitmix_codes(request: &Request<'_>) -> Result<Tensor, GenerateEr
         let fraction = r >> 30 & ((1 << format.fraction_bits) - 1);
         r >> 63 << (format.exponent_bits + format.fraction_bits) | exponent << format.fraction_bits | fraction
     })
+}
+
+/// Numbers within 1 of a common one.
+pub(super) fn offset(request: &Request<'_>, by: i64) -> Result<Tensor, GenerateError> {
+    let (format, seed) = (request.source()?, request.seed);
+    if by.unsigned_abs() > LARGEST_OFFSET {
+        return Err(request.mismatch(format!("has `by: {by}`; give one of at most {LARGEST_OFFSET}")));
+    }
+    fill(request, shape(request)?, |i| {
+        let spread = (mix(seed, i) >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        format.encode(Value::from(by as f64 + spread), &Policy::default(), 0)
+    })
+}
+
+/// Beyond, f32 has no numbers between.
+const LARGEST_OFFSET: u64 = 1 << 24;
+
+/// Different positions below a limit.
+pub(super) fn positions(request: &Request<'_>, below: u32) -> Result<Tensor, GenerateError> {
+    if request.dtype != DType::U32 {
+        return Err(request.mismatch(format!("makes u32, not {}; use `dtype: u32`", request.dtype)));
+    }
+    let shape = shape(request)?;
+    let (count, below) = (TensorType::new(request.dtype, shape).elements()? as u64, u64::from(below));
+    if count > below {
+        return Err(request.mismatch(format!("has `below: {below}`, and shape {shape:?} wants {count}")));
+    }
+    let (first, stride) = (request.seed % below.max(1), stride(below));
+    fill(request, shape, |i| (first + i * stride) % below)
 }
 
 /// How far the exponent of [`moderate`] is from that of 1.

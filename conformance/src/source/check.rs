@@ -3,8 +3,8 @@
 use crate::case::{Against, CaseSpec, Criterion};
 use crate::locate::Step;
 use crate::strides;
-use plumbline_reference::TensorType;
-use plumbline_reference::ops::{Dispatch, Op, Route};
+use plumbline_reference::ops::{Dispatch, Op, Route, SignatureError};
+use plumbline_reference::{Tensor, TensorType};
 
 /// Bytes of the largest tensor that a case may ask for: several copies are held at once.
 const MAX_CASE_BYTES: usize = 1 << 30;
@@ -70,9 +70,27 @@ pub(super) fn check_refused(spec: &CaseSpec, types: &[TensorType], shaped: bool)
         check_size(&TensorType::new(output.dtype, output.shape.as_slice()))?;
     }
     match spec.op.signature(types) {
-        Ok(_) => Err(format!("the inputs fit {}", spec.op.name())),
-        Err(error) if !refusal.because.is_empty() && error.to_string().contains(&refusal.because) => Ok(()),
-        Err(error) => Err(format!("because: the reference says `{error}`; write words of that")),
+        // Known when the inputs are made.
+        Ok(_) if !spec.op.checked().is_empty() => Ok(()),
+        result => check_reason(spec, result.err()),
+    }
+}
+
+/// Requires values that the reference refuses for the reason given, where types fit.
+pub(super) fn check_refused_values(spec: &CaseSpec, inputs: &[Tensor]) -> Result<(), String> {
+    let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
+    match spec.op.signature(&types) {
+        Ok(_) => check_reason(spec, spec.op.check(inputs).err()),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_reason(spec: &CaseSpec, error: Option<SignatureError>) -> Result<(), String> {
+    let because = spec.refused.as_ref().map_or("", |refusal| &refusal.because);
+    match error {
+        None => Err(format!("the inputs fit {}", spec.op.name())),
+        Some(error) if !because.is_empty() && error.to_string().contains(because) => Ok(()),
+        Some(error) => Err(format!("because: the reference says `{error}`; write words of that")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Work that is recorded once and replayed.
 
+use super::checked::Checked;
 use super::ready::Ready;
 use super::{Cuda, Session, Shared};
 use crate::blas::Lane;
@@ -15,11 +16,15 @@ impl Cuda {
     pub(crate) fn recorded(&self, work: &[Work<'_>]) -> Result<Recorded<'_>, BackendError> {
         let session = self.session()?;
         let mut steps = Vec::new();
-        let (mut memory, mut scratch) = (Vec::new(), Vec::new());
-        for work in work {
-            match *work {
+        let (mut memory, mut scratch, mut checked) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, item) in work.iter().enumerate() {
+            match *item {
                 Work::Launch(call) => {
                     let ready = self.ready(session, call)?;
+                    if let Some(values) = Checked::of(call)? {
+                        values.require_unwritten(&work[..i])?;
+                        checked.push(values);
+                    }
                     steps.extend(ready.steps);
                     scratch.extend(ready.scratch);
                     for buffer in call.inputs.iter().chain(call.outputs) {
@@ -53,7 +58,16 @@ impl Cuda {
         };
         let graph = record().map_err(|error| session.fault(error))?;
         let kernel = session.queued.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Recorded { session, kernel, graph, lane, _steps: steps, _memory: memory, _scratch: scratch })
+        Ok(Recorded {
+            session,
+            kernel,
+            graph,
+            lane,
+            checked,
+            _steps: steps,
+            _memory: memory,
+            _scratch: scratch,
+        })
     }
 }
 
@@ -66,6 +80,8 @@ pub(crate) struct Recorded<'a> {
     graph: Option<CudaGraph>,
     /// The stream that it runs on, with the workspace that its products use.
     lane: Lane,
+    /// What is checked before a replay.
+    checked: Vec<Checked>,
     /// What was recorded, with the memory of the host that copies read.
     _steps: Vec<Ready>,
     /// What the graph's kernels read and write.
@@ -84,12 +100,11 @@ impl Recorded<'_> {
 
 impl Graph for Recorded<'_> {
     fn replay(&self) -> Result<(), BackendError> {
+        self.session.bind().map_err(|error| self.session.fault(error))?;
+        self.checked.iter().try_for_each(|checked| checked.check(self.session, &self.lane))?;
         let Some(graph) = &self.graph else { return Ok(()) };
         self.kernel.clone_into(&mut self.session.queued.lock().unwrap_or_else(PoisonError::into_inner));
-        self.session
-            .bind()
-            .and_then(|()| graph.launch().named("cuGraphLaunch"))
-            .map_err(|error| self.session.fault(error))
+        graph.launch().named("cuGraphLaunch").map_err(|error| self.session.fault(error))
     }
 
     fn replay_on(&self, stream: Stream) -> Result<(), BackendError> {

@@ -3,6 +3,7 @@
 
 mod activation;
 mod cvt;
+mod norm;
 mod program;
 
 pub(crate) use absmax::WARPS;
@@ -158,6 +159,10 @@ pub(crate) fn may_share(op: &Op, input: usize, output: usize) -> bool {
         | Op::GeluErf(_)
         | Op::QuickGelu(_)
         | Op::Swiglu(_) => true,
+        Op::RmsNorm(op) => input == 0 && op.from == op.to,
+        Op::LayerNorm(op) => input == 0 && op.from == op.to,
+        Op::Rope(op) => input == 0 && op.from == op.to,
+        Op::KvScatter(_) => input == 2,
         _ => false,
     }
 }
@@ -221,6 +226,10 @@ operations! {
     softmax: Softmax,
     log_softmax: LogSoftmax,
     attention: Attention,
+    rms_norm: RmsNorm,
+    layer_norm: LayerNorm,
+    rope: Rope,
+    kv_scatter: KvScatter,
 }
 
 /// The variant that computes with integers and runs on any architecture.

@@ -30,6 +30,7 @@ mod nearest;
 mod output;
 mod portable;
 mod product;
+mod rows;
 mod source;
 mod target;
 
@@ -41,6 +42,7 @@ pub(crate) use conversion::Scale;
 pub(crate) use functions::{Function, map};
 pub(crate) use magnitude::Magnitude;
 pub(crate) use product::{Factor, Plan, exact};
+pub(crate) use rows::{Row, rows};
 
 #[cfg(target_arch = "x86_64")]
 use avx2::Avx2;

@@ -24,15 +24,20 @@ pub mod gemm;
 pub mod gemm_fused;
 pub mod gemv;
 pub mod int8_quantize;
+pub mod kv_scatter;
+pub mod layer_norm;
 pub mod log_softmax;
 pub mod math;
 pub mod mma;
 pub mod mx_dequantize;
 pub mod mx_quantize;
+mod norm;
 pub mod prefill_linear;
 pub mod quantize;
 pub mod quick_gelu;
 pub mod relu;
+pub mod rms_norm;
+pub mod rope;
 mod row;
 pub mod scaled_cast;
 pub mod scaled_decode;
@@ -55,6 +60,7 @@ pub use math::Elementary;
 pub use mx_dequantize::{MxOrder, MxOutput};
 pub use mx_quantize::{MxElementOp, NonFinite};
 pub use prefill_linear::Route;
+pub use rope::{Angle, Pairing};
 pub use signature::SignatureError;
 pub use softmax::{Causal, FullyMasked};
 
@@ -80,7 +86,19 @@ pub trait Operation {
     /// Types of the outputs for inputs of these types.
     fn signature(&self, inputs: &Inputs<'_>) -> Result<Vec<TensorType>, SignatureError>;
 
-    /// The outputs. Called with inputs that fit the signature.
+    /// The inputs whose values [`Operation::check_values`] looks at.
+    fn checked(&self) -> &'static [usize] {
+        &[]
+    }
+
+    /// Whether the values of those inputs fit, or the element that does not. Called with types that fit the
+    /// signature, and the tensors of the inputs that [`Operation::checked`] lists.
+    fn check_values(&self, inputs: &[TensorType], values: &[Tensor]) -> Result<(), SignatureError> {
+        let _ = (inputs, values);
+        Ok(())
+    }
+
+    /// The outputs. Called with inputs that fit the signature, and whose values fit.
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError>;
 
     /// The steps of an operation that is made of others, for inputs that fit the signature.
@@ -193,6 +211,7 @@ macro_rules! operations {
             pub fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, SignatureError> {
                 let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
                 self.signature(&types)?;
+                self.check(inputs)?;
                 Ok(self.compute(inputs, path)?)
             }
 
@@ -205,6 +224,33 @@ macro_rules! operations {
             pub fn program(&self, inputs: &[TensorType]) -> Result<Option<Program>, SignatureError> {
                 let inputs = Inputs::new(self.name(), self.input_names(), inputs)?;
                 match self { $(Self::$Type(op) => op.program(&inputs),)* }
+            }
+
+            /// See [`Operation::checked`].
+            #[must_use]
+            pub fn checked(&self) -> &'static [usize] {
+                match self { $(Self::$Type(op) => op.checked(),)* }
+            }
+
+            /// See [`Operation::check_values`].
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            pub fn check_values(&self, inputs: &[TensorType], values: &[Tensor]) -> Result<(), SignatureError> {
+                match self { $(Self::$Type(op) => op.check_values(inputs, values),)* }
+            }
+
+            /// The same of all inputs.
+            ///
+            /// # Panics
+            /// If the inputs do not fit the signature.
+            pub fn check(&self, inputs: &[Tensor]) -> Result<(), SignatureError> {
+                if self.checked().is_empty() {
+                    return Ok(());
+                }
+                let types: Vec<_> = inputs.iter().map(|tensor| tensor.ty().clone()).collect();
+                let values: Vec<_> = self.checked().iter().map(|&input| inputs[input].clone()).collect();
+                self.check_values(&types, &values)
             }
 
             /// See [`Operation::input_blocks`].
@@ -352,4 +398,12 @@ operations! {
     log_softmax: LogSoftmax,
     /// Weighted means of values by the softmax of products of queries and keys.
     attention: Attention,
+    /// Rows divided by the root of their mean square.
+    rms_norm: RmsNorm,
+    /// Rows with mean 0 and variance 1.
+    layer_norm: LayerNorm,
+    /// Rotary position embedding.
+    rope: Rope,
+    /// Packed rows of K or V into a cache.
+    kv_scatter: KvScatter,
 }

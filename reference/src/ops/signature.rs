@@ -49,6 +49,20 @@ pub enum SignatureError {
         /// What is wrong with it.
         why: String,
     },
+    /// An element whose value does not fit.
+    #[error("{op}: `{input}[{index}]` is {given}, expected {expected}")]
+    Value {
+        /// The operation.
+        op: &'static str,
+        /// The input.
+        input: &'static str,
+        /// Row-major index of the element.
+        index: usize,
+        /// Its value.
+        given: String,
+        /// What it must be.
+        expected: String,
+    },
     /// A tensor that cannot be made.
     #[error(transparent)]
     Tensor(#[from] TensorError),

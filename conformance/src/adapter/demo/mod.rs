@@ -4,6 +4,7 @@
 mod blocks;
 mod cast;
 mod cpu;
+mod layers;
 mod mistaken;
 mod product;
 mod quantize;
@@ -155,6 +156,34 @@ pub enum DemoFault {
     SaturatedInF16,
     /// Steps: takes the other product at the threshold
     ThresholdOffByOne,
+    /// Layers: adds the eps of a norm outside the root
+    EpsOutside,
+    /// Layers: leaves out the weight of a norm
+    WeightDropped,
+    /// Layers: counts the elements of a row of a norm up to a multiple of 32
+    MeanOverWarps,
+    /// Layers: sums a row of a norm without what is left after whole groups of 32
+    RowTailDropped,
+    /// Layers: computes the variance in one pass, as the mean square without the square of the mean
+    OnePassVariance,
+    /// Layers: takes the other pairs for a rotation
+    PairingSwapped,
+    /// Layers: computes angles of rotations in f32
+    AngleF32,
+    /// Layers: rounds angles of rotations to f16
+    AngleF16,
+    /// Layers: rotates by the angles of the next position
+    PositionOffByOne,
+    /// Layers: rotates the other way round
+    SinSign,
+    /// Layers: rotates all of a head where a part of it is asked for
+    TailRotated,
+    /// Layers: scatters each row one place late
+    RowLate,
+    /// Layers: scatters a row whose position is out of range to the last place
+    PositionClamped,
+    /// Layers: takes the heads of rows for their tokens
+    HeadsTransposed,
 }
 
 impl DemoFault {
@@ -257,6 +286,28 @@ impl DemoFault {
         )
     }
 
+    /// Whether it is a fault of layers.
+    #[must_use]
+    pub const fn is_of_layers(self) -> bool {
+        matches!(
+            self,
+            Self::EpsOutside
+                | Self::WeightDropped
+                | Self::MeanOverWarps
+                | Self::RowTailDropped
+                | Self::OnePassVariance
+                | Self::PairingSwapped
+                | Self::AngleF32
+                | Self::AngleF16
+                | Self::PositionOffByOne
+                | Self::SinSign
+                | Self::TailRotated
+                | Self::RowLate
+                | Self::PositionClamped
+                | Self::HeadsTransposed
+        )
+    }
+
     /// Whether it spoils later calls in its process.
     #[must_use]
     pub const fn needs_isolation(self) -> bool {
@@ -307,6 +358,7 @@ pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
         fault if fault.is_of_blocks() => Arc::new(blocks::mistaken(fault)),
         fault if fault.is_of_quantizing() => Arc::new(quantize::mistaken(fault)),
         fault if fault.is_of_steps() => Arc::new(steps::mistaken(fault)),
+        fault if fault.is_of_layers() => Arc::new(layers::mistaken(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
 }
