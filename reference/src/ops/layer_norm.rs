@@ -129,25 +129,45 @@ fn either_zero(d: Interval) -> Interval {
     if d.low == 0.0 && d.high == 0.0 { Interval { low: -0.0, high: 0.0 } } else { d }
 }
 
-/// `x - mean(x)` of each element, exact but for a rounding, and the sum of their squares.
+/// `x - mean(x)` of each element, within 2^-51 of itself and 2^-100 of the mean, and the sum of their
+/// squares.
 fn differences(x: &[f32]) -> (Vec<Interval>, f64) {
-    let (n, one) = (x.len() as f64, Value::from(1f32));
+    let n = x.len() as f64;
+    let (one, minus_one) = (Value::from(1f32), Value::from(-1f32));
     let mut sum = Exact::default();
     for &x in x {
         sum.add_product(x.into(), one);
     }
-    let minus_sum = sum.times(Value::from(-1f32));
+    // Sum and mean as sums of two f64.
+    let high = sum.to_f64();
+    let mut rest = sum.clone();
+    rest.add_product(high.into(), minus_one);
+    let mean = high / n;
+    let mean_rest = ((-mean).mul_add(n, high) + rest.to_f64()) / n;
     let of_element = |&x: &f32| {
-        let mut difference = minus_sum.clone();
-        difference.add_product(x.into(), Value::from(n));
-        let d = difference.to_f64();
-        if d == 0.0 { if x == 0.0 { x.into() } else { 0f64 } } else { d }
+        let own = f64::from(x);
+        // d + error is own - mean, exactly.
+        let d = own - mean;
+        let part = d - own;
+        let error = (own - (d - part)) - (mean + part);
+        let d = d + (error - mean_rest);
+        if d != 0.0 {
+            return d;
+        }
+        let mut difference = sum.times(minus_one);
+        difference.add_product(x.into(), n.into());
+        // A zero has the sign of x - 0 where x is one.
+        let d = difference.to_f64() / n;
+        if d == 0.0 && x == 0.0 { own } else { d }
     };
-    // n times each.
-    let multiples: Vec<f64> = x.iter().map(of_element).collect();
-    let squares = multiples.iter().map(|d| (d / n) * (d / n)).sum();
-    let quotient = |&d: &f64| Interval::at(d, |d| d, f64::EPSILON) / n.into();
-    (multiples.iter().map(quotient).collect(), squares)
+    let differences: Vec<f64> = x.iter().map(of_element).collect();
+    let squares = differences.iter().map(|d| d * d).sum();
+    let absolute = mean.abs() * 2f64.powi(-100);
+    let interval = |&d: &f64| {
+        let own = Interval::at(d, |d| d, 8.0 * f64::EPSILON);
+        if d == 0.0 { own } else { own.widened(absolute) }
+    };
+    (differences.iter().map(interval).collect(), squares)
 }
 
 /// The same in loops that are vectorised.
