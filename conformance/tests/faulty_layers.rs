@@ -1,5 +1,7 @@
 //! Wrong layers are found by cases that are about them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "common/faults.rs"]
 mod faults;
 

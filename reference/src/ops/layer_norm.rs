@@ -1,8 +1,8 @@
 //! `layer_norm`: `y = (x - mean) / sqrt(variance + eps) * weight + bias`, row by row.
 //!
-//! The variance is `mean((x - mean)^2)`. x is `[.., n]`, the optional weight (left out: 1) and bias (left out:
-//! 0) `[n]`, y like x; all are f32, f16 or bf16, each of its own, and all arithmetic is in f32.
-//! `eps`, inside the root, is the bits of an f32 from 0. n and the number of rows may be 0.
+//! The variance is `mean((x - mean)^2)`. x is `[.., n]`, the optional weight (left out: 1) and bias
+//! (left out: 0) `[n]`, y like x; all are f32, f16 or bf16, each of its own, and all arithmetic is
+//! in f32. `eps`, inside the root, is the bits of an f32 from 0. n and the number of rows may be 0.
 //!
 //! Canonical, in two passes, each step rounded to nearest even:
 //! 1. `mean = sum(x) / n`: 256 lanes, element i in lane `i mod 256`, ascending; then upper halves of the
@@ -18,14 +18,15 @@
 //! but NaN where `eps` is 0. NaN is the canonical one.
 //!
 //! The bound holds for f32 implementations that sum in any order, in two passes or by Welford's
-//! updates: a mean that is off by e adds `e^2` to the variance of two passes, and up to `3 e` standard deviations to
-//! Welford's. `mean(x^2) - mean^2`, in one pass, is wrong where the mean is large beside the standard deviation, and is
-//! outside of it there. `compensated`: two passes whose sums are Kahan's.
+//! updates: a mean that is off by e adds `e^2` to the variance of two passes, and up to `3 e` times
+//! the standard deviation to Welford's. `mean(x^2) - mean^2`, in one pass, is wrong where the mean is
+//! large beside the standard deviation, and is outside of it there. `compensated`: two passes whose
+//! sums are Kahan's.
 //!
 //! Errors are those of `rms_norm`, and of a bias that is not `[n]`.
 //!
-//! Source: Ba, Kiros, Hinton, "Layer normalization" (2016). Error of Welford's updates: Chan, Lewis, "Computing
-//! standard deviations: accuracy" (1979).
+//! Source: Ba, Kiros, Hinton, "Layer normalization" (2016). Error of Welford's updates: Chan,
+//! Lewis, "Computing standard deviations: accuracy" (1979).
 
 use super::gemm::Bits32;
 use super::norm::{Formats, fast_sum, roundings, rsqrt, scaled, sum};
