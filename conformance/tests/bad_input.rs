@@ -389,6 +389,33 @@ const GOOD_BLOCKS: &str = r#"cases:
     refused: {because: "of a block of ${format}", outputs: [{dtype: f32, shape: [4]}]}
 "#;
 
+const REFUSED_POSITION: &str = r#"cases:
+  - name: last
+    op: {kv_scatter: {dtype: f16}}
+    inputs:
+      - {dtype: f16, shape: [1, 1, 2], generate: random_bits}
+      - {dtype: u32, shape: [1], bits: ["0x00000003"]}
+      - {dtype: f16, shape: [1, 3, 2], generate: random_bits}
+    refused: {because: "below max_len, 3", outputs: [{dtype: f16, shape: [1, 3, 2]}]}
+"#;
+
+#[test]
+fn what_is_wrong_with_a_refusal_of_values_is_said() {
+    let folder = Folder::new();
+    let run = conform(&folder.write("good.yaml", REFUSED_POSITION));
+    assert!(run.stdout.contains("result: 2 passed"), "{}{}", run.stdout, run.stderr);
+    for (from, to, part) in [
+        ("0x00000003", "0x00000002", "the inputs fit kv_scatter"),
+        ("below", "above", "the reference says `kv_scatter: `positions[0]` is 3"),
+        ("    refused", "    # refused", "`positions[0]` is 3, expected a position below max_len, 3"),
+    ] {
+        assert!(REFUSED_POSITION.contains(from), "{from}");
+        let run = conform(&folder.write("mine.yaml", REFUSED_POSITION.replacen(from, to, 1)));
+        let said = format!("{}{}", run.stdout, run.stderr);
+        assert!(run.code != 0 && said.contains(part), "no `{part}` in {said}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_blocks_or_a_refusal_is_said() {
     let folder = Folder::new();

@@ -244,8 +244,8 @@ fn two_passes_and_updates_are_within_the_bound_and_one_pass_is_not() {
             }
             seen += usize::from(outside(&op, &x, F32, &by(&row, 1e-5, one_pass)) > 0);
         }
-        // It is as good as the others where the mean is small; where it is so large that the others are hardly
-        // better, the bound is wide.
+        // It is as good as the others where the mean is small; where it is so large that the others
+        // are hardly better, the bound is wide.
         let (least, most) = match offset.abs() {
             0.0 => (0, 0),
             1e3..1e5 => (40, 50),

@@ -1,5 +1,5 @@
-//! `rope`: paths agree, the bound holds accurate angles and not others, pairs and places are those of the
-//! formula.
+//! `rope`: paths agree, the bound holds accurate angles and not others, pairs and places are those
+//! of the formula.
 
 use plumbline_reference::format::{BF16, F16, F32, Format, Policy, Value};
 use plumbline_reference::interval::Steps;

@@ -66,8 +66,8 @@ impl Parts {
                     quantize::format(op).map_or(Granularity::Tensor, |to| Granularity::Block(to.values()));
                 Self { from: Some(F32), granularity, ..none }
             }
-            // `format_info` has no inputs; those of products are in `product`, of GGML blocks in `blocks`,
-            // of layers in `layers`.
+            // `format_info` has no inputs; those of products are in `product`, of GGML blocks in
+            // `blocks`, of layers in `layers`.
             _ => none,
         }
     }

@@ -487,3 +487,38 @@ fn mx_blocks_are_for_the_elements_of_their_operation() {
     refuses(request(&Class::MxBlocks, F32, &quantize), "is for `x`, which is f16");
     refuses(request(&Class::MxBlocks, F16, &quantize), "give the input a `shape`");
 }
+
+#[test]
+fn an_offset_is_common_to_numbers_that_differ_by_less_than_2() {
+    let op = Cast::new(F32, F16).into();
+    for by in [0, 1, 4096, -20_000] {
+        let class = Class::Offset { by };
+        let numbers = generate(&Request { shape: Some(&[300]), ..request(&class, F32, &op) }).unwrap();
+        let numbers: Vec<_> = numbers.codes().map(|code| F32.to_f64(code) - by as f64).collect();
+        assert!(numbers.iter().all(|x| x.abs() <= 1.0), "{by}");
+        let beyond = |sign: f64| numbers.iter().filter(|&&x| x * sign > 0.5).count();
+        assert!(beyond(1.0) > 40 && beyond(-1.0) > 40, "{by}");
+    }
+    let class = Class::Offset { by: 1 << 25 };
+    refuses(Request { shape: Some(&[3]), ..request(&class, F32, &op) }, "give one of at most 16777216");
+}
+
+#[test]
+fn positions_differ_and_are_below_their_limit() {
+    let op = Cast::new(F32, F16).into();
+    for (count, below) in [(7, 7), (5, 6), (64, 1_000_000), (1, 1), (0, 0)] {
+        let class = Class::Positions { below };
+        let shape = [count];
+        let positions =
+            generate(&Request { shape: Some(&shape), ..request(&class, DType::U32, &op) }).unwrap();
+        let distinct: HashSet<_> = positions.codes().collect();
+        assert_eq!(distinct.len(), count);
+        assert!(distinct.iter().all(|&position| position < u64::from(below)));
+        // Large ones among them.
+        assert!(count < 5 || distinct.iter().any(|&position| position > u64::from(below) / 2));
+    }
+    let class = Class::Positions { below: 3 };
+    let few = Request { shape: Some(&[4]), ..request(&class, DType::U32, &op) };
+    refuses(few, "has `below: 3`, and shape [4] wants 4");
+    refuses(Request { dtype: F32.into(), ..few }, "makes u32, not f32");
+}

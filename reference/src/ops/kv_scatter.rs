@@ -1,16 +1,17 @@
 //! `kv_scatter`: packed rows of K or V into a cache, each at its token's position.
 //!
 //! `rows` is `[tokens, kv_heads, head_dim]`, `positions` is u32 `[tokens]`, `cache` is
-//! `[kv_heads, max_len, head_dim]` of the same type as `rows`: any of 1, 2 or 4 bytes. The result is the cache
-//! with `cache[h, positions[t], :] = rows[t, h, :]`, all else as it was; where memory allows, in place. It is a
-//! movement of bits: no value means anything, NaNs keep their payload. Any extent may be 0.
+//! `[kv_heads, max_len, head_dim]` of the same type as `rows`: any of 1, 2 or 4 bytes. The result
+//! is the cache with `cache[h, positions[t], :] = rows[t, h, :]`, all else as it was; where memory
+//! allows, in place. It is a movement of bits: no value means anything, NaNs keep their payload.
+//! Any extent may be 0.
 //!
-//! A position that is not below `max_len`, or that an earlier token has too, is an error that names the token and
-//! the position, and nothing is written: a row out of range would lie in the next head, and which of two
-//! rows for one place stays is a race on GPUs.
+//! A position that is not below `max_len`, or that an earlier token has too, is an error that names
+//! the token and the position, and nothing is written: a row out of range would lie in the next
+//! head, and which of two rows for one place stays is a race on GPUs.
 //!
-//! Errors also name rows or a cache that have not three dimensions or not the same heads, and positions that are
-//! not `[tokens]`.
+//! Errors also name rows or a cache that have not three dimensions or not the same heads, and
+//! positions that are not `[tokens]`.
 //!
 //! Source: the layout of K and V caches that attention reads head by head; refusals are this project's.
 

@@ -1,8 +1,8 @@
 //! `layer_norm`: `y = (x - mean) / sqrt(variance + eps) * weight + bias`, row by row.
 //!
-//! The variance is `mean((x - mean)^2)`. x is `[.., n]`, the optional weight (left out: 1) and bias (left out:
-//! 0) `[n]`, y like x; all are f32, f16 or bf16, each of its own, and all arithmetic is in f32.
-//! `eps`, inside the root, is the bits of an f32 from 0. n and the number of rows may be 0.
+//! The variance is `mean((x - mean)^2)`. x is `[.., n]`, the optional weight (left out: 1) and bias
+//! (left out: 0) `[n]`, y like x; all are f32, f16 or bf16, each of its own, and all arithmetic is
+//! in f32. `eps`, inside the root, is the bits of an f32 from 0. n and the number of rows may be 0.
 //!
 //! Canonical, in two passes, each step rounded to nearest even:
 //! 1. `mean = sum(x) / n`: 256 lanes, element i in lane `i mod 256`, ascending; then upper halves of the
@@ -18,14 +18,15 @@
 //! but NaN where `eps` is 0. NaN is the canonical one.
 //!
 //! The bound holds for f32 implementations that sum in any order, in two passes or by Welford's
-//! updates: a mean that is off by e adds `e^2` to the variance of two passes, and up to `3 e` standard deviations to
-//! Welford's. `mean(x^2) - mean^2`, in one pass, is wrong where the mean is large beside the standard deviation, and is
-//! outside of it there. `compensated`: two passes whose sums are Kahan's.
+//! updates: a mean that is off by e adds `e^2` to the variance of two passes, and up to `3 e` times
+//! the standard deviation to Welford's. `mean(x^2) - mean^2`, in one pass, is wrong where the mean is
+//! large beside the standard deviation, and is outside of it there. `compensated`: two passes whose
+//! sums are Kahan's.
 //!
 //! Errors are those of `rms_norm`, and of a bias that is not `[n]`.
 //!
-//! Source: Ba, Kiros, Hinton, "Layer normalization" (2016). Error of Welford's updates: Chan, Lewis, "Computing
-//! standard deviations: accuracy" (1979).
+//! Source: Ba, Kiros, Hinton, "Layer normalization" (2016). Error of Welford's updates: Chan,
+//! Lewis, "Computing standard deviations: accuracy" (1979).
 
 use super::gemm::Bits32;
 use super::norm::{Formats, fast_sum, roundings, rsqrt, scaled, sum};
@@ -129,25 +130,45 @@ fn either_zero(d: Interval) -> Interval {
     if d.low == 0.0 && d.high == 0.0 { Interval { low: -0.0, high: 0.0 } } else { d }
 }
 
-/// `x - mean(x)` of each element, exact but for a rounding, and the sum of their squares.
+/// `x - mean(x)` of each element, within 2^-51 of itself and 2^-100 of the mean, and the sum of their
+/// squares.
 fn differences(x: &[f32]) -> (Vec<Interval>, f64) {
-    let (n, one) = (x.len() as f64, Value::from(1f32));
+    let n = x.len() as f64;
+    let (one, minus_one) = (Value::from(1f32), Value::from(-1f32));
     let mut sum = Exact::default();
     for &x in x {
         sum.add_product(x.into(), one);
     }
-    let minus_sum = sum.times(Value::from(-1f32));
+    // Sum and mean as sums of two f64.
+    let high = sum.to_f64();
+    let mut rest = sum.clone();
+    rest.add_product(high.into(), minus_one);
+    let mean = high / n;
+    let mean_rest = ((-mean).mul_add(n, high) + rest.to_f64()) / n;
     let of_element = |&x: &f32| {
-        let mut difference = minus_sum.clone();
-        difference.add_product(x.into(), Value::from(n));
-        let d = difference.to_f64();
-        if d == 0.0 { if x == 0.0 { x.into() } else { 0f64 } } else { d }
+        let own = f64::from(x);
+        // d + error is own - mean, exactly.
+        let d = own - mean;
+        let part = d - own;
+        let error = (own - (d - part)) - (mean + part);
+        let d = d + (error - mean_rest);
+        if d != 0.0 {
+            return d;
+        }
+        let mut difference = sum.times(minus_one);
+        difference.add_product(x.into(), n.into());
+        // A zero has the sign of x - 0 where x is one.
+        let d = difference.to_f64() / n;
+        if d == 0.0 && x == 0.0 { own } else { d }
     };
-    // n times each.
-    let multiples: Vec<f64> = x.iter().map(of_element).collect();
-    let squares = multiples.iter().map(|d| (d / n) * (d / n)).sum();
-    let quotient = |&d: &f64| Interval::at(d, |d| d, f64::EPSILON) / n.into();
-    (multiples.iter().map(quotient).collect(), squares)
+    let differences: Vec<f64> = x.iter().map(of_element).collect();
+    let squares = differences.iter().map(|d| d * d).sum();
+    let absolute = mean.abs() * 2f64.powi(-100);
+    let interval = |&d: &f64| {
+        let own = Interval::at(d, |d| d, 8.0 * f64::EPSILON);
+        if d == 0.0 { own } else { own.widened(absolute) }
+    };
+    (differences.iter().map(interval).collect(), squares)
 }
 
 /// The same in loops that are vectorised.

@@ -91,8 +91,8 @@ pub trait Operation {
         &[]
     }
 
-    /// Whether the values of those inputs fit, or the element that does not. Called with types that fit the
-    /// signature, and the tensors of the inputs that [`Operation::checked`] lists.
+    /// Whether the values of those inputs fit, or the element that does not. Called with types that
+    /// fit the signature, and the tensors of the inputs that [`Operation::checked`] lists.
     fn check_values(&self, inputs: &[TensorType], values: &[Tensor]) -> Result<(), SignatureError> {
         let _ = (inputs, values);
         Ok(())

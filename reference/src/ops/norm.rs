@@ -133,9 +133,9 @@ impl Formats {
         (row * n..(row + 1) * n).map(|i| number(x, self.from, i)).collect()
     }
 
-    /// Enclosures by the definition over intervals of each row: `of_row` gives those of its elements by
-    /// their columns. Where the canonical result is NaN, a row or a vector's element not finite, or the definition over
-    /// intervals says nothing, the canonical result is right.
+    /// Enclosures by the definition over intervals of each row: `of_row` gives those of its
+    /// elements by their columns. Where the canonical result is NaN, a row or a vector's element
+    /// not finite, or the definition over intervals says nothing, the canonical result is right.
     pub(super) fn enclosure<R: Fn(usize) -> Interval>(
         self,
         inputs: &[Tensor],

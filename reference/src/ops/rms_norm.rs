@@ -1,8 +1,8 @@
 //! `rms_norm`: `y = x / sqrt(mean(x^2) + eps) * weight`, row by row.
 //!
-//! x is `[.., n]`, the optional weight `[n]` (left out: 1), y like x. x, weight and y are f32, f16 or bf16,
-//! each of its own; all arithmetic is in f32. `eps`, inside the root, is the bits of an f32 from 0. n and
-//! the number of rows may be 0.
+//! x is `[.., n]`, the optional weight `[n]` (left out: 1), y like x. x, weight and y are f32, f16
+//! or bf16, each of its own; all arithmetic is in f32. `eps`, inside the root, is the bits of an
+//! f32 from 0. n and the number of rows may be 0.
 //!
 //! Canonical, each step rounded to nearest even:
 //! 1. the sum of squares: 256 lanes, element i in lane `i mod 256`, each addition an fma,
@@ -12,13 +12,14 @@
 //! 2. `r = 1 / sqrt(sum / n + eps)`, with a rounding after each operation;
 //! 3. `y = (x * r) * weight`, then one rounding to the output's format, overflow to infinity.
 //!
-//! NaN in a row makes all of it NaN. Where the sum overflows, from magnitudes of 2^64 on, or by an infinity,
-//! r is 0: finite elements give zeros of their sign, infinite ones NaN. A row of zeros gives zeros of
-//! their sign, but NaN where `eps` is 0. NaN is the canonical one.
+//! NaN in a row makes all of it NaN. Where the sum overflows, from magnitudes of 2^64 on, or by an
+//! infinity, r is 0: finite elements give zeros of their sign, infinite ones NaN. A row of zeros
+//! gives zeros of their sign, but NaN where `eps` is 0. NaN is the canonical one.
 //!
-//! The bound holds for f32 sums in any order (`compensated`: Kahan's), a root that is 2 ulp off, the products
-//! of step 3 in either order, and for implementations that keep squares from overflowing. An
-//! implementation that rounds `x * r` to a narrow format before the weight does something else.
+//! The bound holds for f32 sums in any order (`compensated`: Kahan's), a root that is 2 ulp off,
+//! the products of step 3 in either order, and for implementations that keep squares from
+//! overflowing. An implementation that rounds `x * r` to a narrow format before the weight does
+//! something else.
 //!
 //! Errors name x if it has no dimensions, a weight that is not `[n]`, formats other than the three,
 //! and an `eps` that is negative, infinite or NaN.

@@ -2,32 +2,34 @@
 //! the token's position.
 //!
 //! Pair i, from 0 to `rotary_dim / 2`, of a token at position p is rotated by
-//! `angle = p * base^(-2 i / rotary_dim)`:
-//! `y0 = x0 * cos - x1 * sin`, `y1 = x0 * sin + x1 * cos`; with `inverse` by `-angle`. A pair is
-//! `(2 i, 2 i + 1)` (`interleaved`) or `(i, i + rotary_dim / 2)` (`halves`). Elements from `rotary_dim` on, which is
-//! even and no more than `head_dim` (left out: all of it), are copied, bit for bit where the formats of x and y
-//! are the same.
+//! `angle = p * base^(-2 i / rotary_dim)`: `y0 = x0 * cos - x1 * sin`, `y1 = x0 * sin + x1 * cos`;
+//! with `inverse` by `-angle`. A pair is `(2 i, 2 i + 1)` (`interleaved`) or
+//! `(i, i + rotary_dim / 2)` (`halves`). Elements from `rotary_dim` on, which is even and no more
+//! than `head_dim` (left out: all of it), are copied, bit for bit where the formats of x and y are
+//! the same.
 //!
-//! x is `[tokens, heads, head_dim]` of f32, f16 or bf16, `positions` is u32 `[tokens]`, y is like x in a format of
-//! its own. `base` is the bits of an f32 from 1. Any extent may be 0.
+//! x is `[tokens, heads, head_dim]` of f32, f16 or bf16, `positions` is u32 `[tokens]`, y is like x
+//! in a format of its own. `base` is the bits of an f32 from 1. Any extent may be 0.
 //!
 //! Canonical: `e = (2 i * ln(base)) / rotary_dim`, `angle = p * exp(-e)`, cosine and sine in f64 by
-//! [`crate::math`], each operation rounded, so that large positions keep their accuracy; cosine and sine are
-//! rounded to f32. With `inverse` the sine changes its sign. Then in f32 two products, each rounded, and their
-//! difference or sum, rounded; then one rounding to the output's format, overflow to infinity.
+//! [`crate::math`], each operation rounded, so that large positions keep their accuracy; cosine and
+//! sine are rounded to f32. With `inverse` the sine changes its sign. Then in f32 two products,
+//! each rounded, and their difference or sum, rounded; then one rounding to the output's format,
+//! overflow to infinity.
 //!
 //! NaN or an infinity in a pair spoils it alone; an infinity times a sine of 0 is NaN. NaN is the
 //! canonical one.
 //!
-//! The bound holds for f32 implementations, with fma or without, whose cosine and sine are 2 ulp off, of
-//! an angle that is off by what `angle` says: [`Angle::Accurate`], an error of 2^-22 at most, relative for angles below
-//! 1, and of 2^-43 of the angle; or [`Angle::F32`] for engines that compute powers and angles in f32: relative,
-//! `(16 + ln(base) + 5 i) * 2^-24` for a power that is rounded, raised or multiplied up step by
-//! step, which at position 100,000 is an error of more than a tenth of a radian.
+//! The bound holds for f32 implementations, with fma or without, whose cosine and sine are 2 ulp
+//! off, of an angle that is off by what `angle` says: [`Angle::Accurate`], an error of 2^-22 at
+//! most, relative for angles below 1, and of 2^-43 of the angle; or [`Angle::F32`] for engines that
+//! compute powers and angles in f32: relative, `(16 + ln(base) + 5 i) * 2^-24` for a power that is
+//! rounded, raised or multiplied up step by step, which at position 100,000 is an error of more
+//! than a tenth of a radian.
 //!
-//! Errors name x if it has not three dimensions, positions that are not `[tokens]`, a `rotary_dim` that is odd or
-//! larger than `head_dim`, an odd `head_dim` without one, a `base` below 1, infinite or NaN, and formats other
-//! than the three.
+//! Errors name x if it has not three dimensions, positions that are not `[tokens]`, a `rotary_dim`
+//! that is odd or larger than `head_dim`, an odd `head_dim` without one, a `base` below 1, infinite
+//! or NaN, and formats other than the three.
 //!
 //! Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding" (2021); halves as
 //! in GPT-NeoX.
