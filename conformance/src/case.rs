@@ -322,6 +322,14 @@ pub enum Class {
     /// leading -Inf, of nothing but -Inf, with -Inf here and there, with one far above the others,
     /// and with a NaN or +Inf.
     Logits,
+    /// Uniform from -1 to 1: products of queries and keys for which no weight is negligible.
+    Uniform,
+    /// The same in the first slots (the second dimension of three); the others hold NaN and any
+    /// bits, as memory that nothing was written to may.
+    Cache {
+        /// Slots in use.
+        used: usize,
+    },
 }
 
 const fn one() -> u64 {

@@ -7,7 +7,10 @@ use cudarc::driver::sys::CUdeviceptr;
 use plumbline_reference::backend::{Backend, BackendError, Buffer, Launch, Layout, Stream, Work};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
-use plumbline_reference::ops::{Absmax, AbsmaxNan, Cast, Decode, Gemv, Granularity, Op};
+use plumbline_reference::ops::{
+    Absmax, AbsmaxNan, Cast, Decode, Elementary, GeluErf, GeluTanh, Gemv, Granularity, Math, Op, QuickGelu,
+    Relu, Silu, Swiglu,
+};
 use plumbline_reference::{DType, TensorType};
 
 /// One measurement.
@@ -34,7 +37,7 @@ fn operations() -> Vec<(String, Format, Op)> {
     let cast = |from, to| (format!("cast {from} to {to}"), from, Cast::new(from, to).into());
     let decode = |from, to| (format!("decode {from} to {to}"), from, Decode { from, to }.into());
     let absmax = Absmax { from: F32, nan: AbsmaxNan::Propagate, granularity: Granularity::Tensor };
-    vec![
+    let mut all = vec![
         cast(F32, E4M3FN),
         cast(F32, E5M2),
         cast(F16, E4M3FN),
@@ -44,7 +47,26 @@ fn operations() -> Vec<(String, Format, Op)> {
         decode(E4M3FN, F16),
         decode(F16, F32),
         (format!("absmax {F32}"), F32, absmax.into()),
-    ]
+    ];
+    for format in [F32, F16, BF16] {
+        let (from, to) = (format, format);
+        let functions: [Op; 8] = [
+            Math { function: Elementary::Exp, from, to }.into(),
+            Math { function: Elementary::Tanh, from, to }.into(),
+            Relu { from, to }.into(),
+            Silu { from, to }.into(),
+            QuickGelu { from, to }.into(),
+            GeluTanh { from, to }.into(),
+            GeluErf { from, to }.into(),
+            Swiglu { from, to }.into(),
+        ];
+        let name = |op: &Op| match op {
+            Op::Math(op) => op.function.name(),
+            op => op.name(),
+        };
+        all.extend(functions.map(|op| (format!("{} {format}", name(&op)), format, op)));
+    }
+    all
 }
 
 impl Cuda {
@@ -54,8 +76,9 @@ impl Cuda {
         // Whole vectors of 16 bytes.
         let largest = (4 * elements).next_multiple_of(16);
         let x = self.filled(largest)?;
+        let second = self.filled(largest)?;
         let y = self.alloc(&Layout::contiguous(TensorType::new(DType::U8, [largest])))?;
-        let (x, y) = (view(&x)?.address, view(&y)?.address);
+        let [x, second, y] = [view(&x)?.address, view(&second)?.address, view(&y)?.address];
         let mut runs = vec![(
             "copy".to_owned(),
             2 * largest as u64,
@@ -63,12 +86,17 @@ impl Cuda {
         )];
         for (name, from, op) in operations() {
             let input = TensorType::new(from, [elements]);
-            let output = op.signature(std::slice::from_ref(&input))?.swap_remove(0);
-            let (input, output) = (View::contiguous(x, input), View::contiguous(y, output));
-            let bytes = input.count() * input.width() + output.count() * output.width();
+            let types = vec![input; if matches!(op, Op::Swiglu(_)) { 2 } else { 1 }];
+            let output = op.signature(&types)?.swap_remove(0);
+            let inputs: Vec<_> = [x, second]
+                .into_iter()
+                .zip(types)
+                .map(|(address, ty)| View::contiguous(address, ty))
+                .collect();
+            let output = View::contiguous(y, output);
+            let bytes = inputs.iter().chain([&output]).map(|view| view.count() * view.width()).sum();
             for variant in self.variants(&op) {
-                let plan =
-                    ops::plan(&op, &variant, 0, std::slice::from_ref(&input), std::slice::from_ref(&output))?;
+                let plan = ops::plan(&op, &variant, 0, &inputs, std::slice::from_ref(&output))?;
                 // A warp for all of the tensor is no way to read it.
                 if variant != ops::WARPS {
                     runs.push((format!("{name}, {variant}"), bytes, self.load(plan)?));

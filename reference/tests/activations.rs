@@ -24,7 +24,7 @@ fn codes(format: Format) -> Vec<u64> {
     match format.storage_bits {
         16 => (0..1 << 16).collect(),
         _ => (0..1u64 << 18)
-            .map(|i| i * 16_411 & 0xffff_ffff)
+            .map(|i| (i * 16_411) & 0xffff_ffff)
             .chain([0x8000_0000, 0x7f80_0000, 0xff80_0000])
             .collect(),
     }

@@ -87,10 +87,13 @@ fn errors_are_as_stated_over_every_f32() {
     check((0..=u32::MAX).into_par_iter());
 }
 
+/// A function, an argument and the right value.
+type Value = (fn(f32) -> f32, f32, f32);
+
 #[test]
 fn special_values_are_those_of_annex_f() {
     let inf = f32::INFINITY;
-    let cases: [(fn(f32) -> f32, f32, f32); 18] = [
+    let cases: [Value; 18] = [
         (math::exp, inf, inf),
         (math::exp, -inf, 0.0),
         (math::exp, -0.0, 1.0),

@@ -106,6 +106,8 @@ pub fn generate(request: &Request<'_>) -> Result<Tensor, GenerateError> {
         Class::BlockFields(fields) => blocks::alike(request, fields),
         Class::MxBlocks => mx::generate(request),
         Class::Logits => positional::logits(request),
+        Class::Uniform => positional::uniform(request),
+        &Class::Cache { used } => positional::cache(request, used),
     }
 }
 
@@ -186,5 +188,7 @@ fn name(class: &Class) -> &'static str {
         Class::BlockFields(_) => "block_fields",
         Class::MxBlocks => "mx_blocks",
         Class::Logits => "logits",
+        Class::Uniform => "uniform",
+        Class::Cache { .. } => "cache",
     }
 }

@@ -49,6 +49,36 @@ pub(super) fn needle(request: &Request<'_>, bits: &str, at: usize) -> Result<Ten
     fill(request, shape, |i| if i == at as u64 { needle } else { moderate(format, mix(seed, i)) })
 }
 
+/// A number from -1 to 1.
+fn unit(seed: u64, i: u64) -> f64 {
+    (mix(seed, i) >> 10) as f64 / (1u64 << 53) as f64 - 1.0
+}
+
+/// See [`crate::case::Class::Uniform`].
+pub(super) fn uniform(request: &Request<'_>) -> Result<Tensor, GenerateError> {
+    let format = request.source()?;
+    let seed = request.seed;
+    fill(request, shape(request)?, |i| format.encode(unit(seed, i).into(), &Policy::IEEE, 0))
+}
+
+/// See [`crate::case::Class::Cache`].
+pub(super) fn cache(request: &Request<'_>, used: usize) -> Result<Tensor, GenerateError> {
+    let format = request.source()?;
+    let (shape, seed) = (shape(request)?, request.seed);
+    let [_, slots, d] = shape[..] else {
+        return Err(request.mismatch(format!("is for [kv_heads, slots, d], not {shape:?}")));
+    };
+    let nan = format.encode(Value::Nan { negative: false }, &Policy::IEEE, 0);
+    fill(request, shape, |i| {
+        let slot = i / d as u64 % slots as u64;
+        match mix(seed, i) {
+            _ if slot < used as u64 => format.encode(unit(seed, i).into(), &Policy::IEEE, 0),
+            bits if bits % 2 == 0 => bits >> 8 & request.dtype.code_mask(),
+            _ => nan,
+        }
+    })
+}
+
 /// See [`crate::case::Class::Logits`].
 pub(super) fn logits(request: &Request<'_>) -> Result<Tensor, GenerateError> {
     let format = request.source()?;

@@ -17,7 +17,7 @@ activation! {
 }
 
 /// `2 sqrt(2 / pi)`.
-pub const LINEAR: f32 = 1.595_769_1;
+pub const LINEAR: f32 = 1.595_769_2;
 /// `0.044715` times that.
 pub const CUBIC: f32 = 0.071_354_814;
 

@@ -4,6 +4,7 @@
 mod blocks;
 mod cast;
 mod cpu;
+mod functions;
 mod layers;
 mod mistaken;
 mod product;
@@ -156,6 +157,54 @@ pub enum DemoFault {
     SaturatedInF16,
     /// Steps: takes the other product at the threshold
     ThresholdOffByOne,
+    /// Functions: computes GELU with 1 + tanh or 1 + erf, which is 0 for large negative numbers
+    GeluTailLost,
+    /// Functions: computes tanh from exponentials that overflow
+    TanhOverflows,
+    /// Functions: takes the one GELU for the other
+    GeluVariantSwapped,
+    /// Functions: multiplies -Inf with a sigmoid of 0
+    MinusInfinityIsNan,
+    /// Functions: ReLU makes 0 of NaN
+    ReluSwallowsNan,
+    /// Functions: takes the gate for what is gated
+    GateSwapped,
+    /// Functions: subnormal exponentials become 0
+    ExpFlushed,
+    /// Functions: reduces angles in f32
+    #[value(name = "angles_of_f32")]
+    AnglesOfF32,
+    /// Functions: softmax without its maximum
+    WithoutMaximum,
+    /// Functions: the maximum of a softmax is at least 0
+    MaximumFromZero,
+    /// Functions: softmax over 32 elements each
+    PerWarp,
+    /// Functions: the sum of a softmax leaves out what is left after groups of 32
+    RowRestDropped,
+    /// Functions: an online softmax whose first tile is all -Inf becomes NaN
+    LeadingTileIsNan,
+    /// Functions: a causal mask hides the diagonal
+    MaskOffByOne,
+    /// Functions: a row that sees nothing is NaN though zeros were asked for
+    FullyMaskedIsNan,
+    /// Functions: takes the logarithm of a softmax
+    LogOfQuotient,
+    /// Functions: attention with the other alignment of the mask
+    AlignmentSwapped,
+    /// Functions: attention without its scale
+    HeadScaleDropped,
+    /// Functions: attention without the last slot in use
+    LastSlotDropped,
+    /// Functions: head h reads kv head h mod kv_heads
+    GroupsInterleaved,
+    /// Functions: masked and unused slots are read, and weighted with 0
+    UnusedSlotsRead,
+    /// Functions: products of queries and keys overflow f16
+    #[value(name = "products_in_f16")]
+    ProductsInF16,
+    /// Functions: an online softmax rescales its sum but not what it has added up
+    RescaleDropped,
     /// Layers: adds the eps of a norm outside the root
     EpsOutside,
     /// Layers: leaves out the weight of a norm
@@ -286,6 +335,37 @@ impl DemoFault {
         )
     }
 
+    /// Whether it is a fault of functions of elements and rows, or of attention.
+    #[must_use]
+    pub const fn is_of_functions(self) -> bool {
+        matches!(
+            self,
+            Self::GeluTailLost
+                | Self::TanhOverflows
+                | Self::GeluVariantSwapped
+                | Self::MinusInfinityIsNan
+                | Self::ReluSwallowsNan
+                | Self::GateSwapped
+                | Self::ExpFlushed
+                | Self::AnglesOfF32
+                | Self::WithoutMaximum
+                | Self::MaximumFromZero
+                | Self::PerWarp
+                | Self::RowRestDropped
+                | Self::LeadingTileIsNan
+                | Self::MaskOffByOne
+                | Self::FullyMaskedIsNan
+                | Self::LogOfQuotient
+                | Self::AlignmentSwapped
+                | Self::HeadScaleDropped
+                | Self::LastSlotDropped
+                | Self::GroupsInterleaved
+                | Self::UnusedSlotsRead
+                | Self::ProductsInF16
+                | Self::RescaleDropped
+        )
+    }
+
     /// Whether it is a fault of layers.
     #[must_use]
     pub const fn is_of_layers(self) -> bool {
@@ -358,6 +438,7 @@ pub fn demo_fault(fault: DemoFault) -> Arc<dyn Backend> {
         fault if fault.is_of_blocks() => Arc::new(blocks::mistaken(fault)),
         fault if fault.is_of_quantizing() => Arc::new(quantize::mistaken(fault)),
         fault if fault.is_of_steps() => Arc::new(steps::mistaken(fault)),
+        fault if fault.is_of_functions() => Arc::new(functions::mistaken(fault)),
         fault if fault.is_of_layers() => Arc::new(layers::mistaken(fault)),
         fault => Arc::new(Faulty::new(fault)),
     }
