@@ -52,7 +52,7 @@ pub(crate) fn judge(op: &Op, inputs: &[Tensor], output: usize, actual: &Tensor) 
     {
         let outside = (0..actual.len()).into_par_iter().filter(|&position| {
             let limit = limits[position];
-            limit.radius().is_finite() && !accepts(format, actual.code(position), limit, limit.middle()).0
+            !limit.radius().is_infinite() && !accepts(format, actual.code(position), limit, limit.middle()).0
         });
         let known: BTreeSet<_> = judged.wrong.iter().map(|wrong| wrong.position).collect();
         let outside: Vec<_> = outside.filter(|position| !known.contains(position)).collect();

@@ -6,8 +6,8 @@
 //! that f32 arithmetic may make there, so that the result is a bound of correct implementations
 //! that compute step by step in f32, in any order of summation.
 //!
-//! Infinite and NaN arguments have no interval: their results are those of the canonical
-//! definition. Ends are f64, moved outward after every operation; a zero keeps its sign and stays. Functions
+//! Infinite and NaN arguments have no interval: results that they make are those of the canonical
+//! definition, and an end is infinite where a finite number may overflow. Ends are f64, moved outward after every operation; a zero keeps its sign and stays. Functions
 //! are those of `libm`, within an ulp of f64, widened by sixteen.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -31,7 +31,7 @@ pub struct Interval {
 }
 
 /// Unit roundoff of f32.
-const U: f64 = 1.0 / (1u64 << 24) as f64;
+pub(crate) const U: f64 = 1.0 / (1u64 << 24) as f64;
 /// Half the smallest f32.
 const TINY: f64 = f64::from_bits((1023 - 150) << 52);
 
@@ -108,18 +108,36 @@ impl Interval {
         self.within_f32(g(n), n)
     }
 
-    /// Widened by a relative error and subnormal roundings, and to infinity beyond f32's range.
+    /// Widened by a relative error and subnormal roundings, and to infinity beyond f32's range. Zero
+    /// and infinity stay, and a result keeps its sign: rounding never crosses zero.
     fn within_f32(self, relative: f64, tiny: f64) -> Self {
-        // A result of one sign keeps it: rounding never crosses zero.
-        let low = self.low - self.low.abs() * relative - tiny * TINY;
-        let high = self.high + self.high.abs() * relative + tiny * TINY;
-        let low = if self.low >= 0.0 { low.max(0.0) } else { low };
-        let high = if self.high <= 0.0 { high.min(-0.0) } else { high };
-        let overflow = |x: f64| if x.abs() >= f64::from(f32::MAX) { f64::INFINITY.copysign(x) } else { x };
-        Self {
-            low: if low < 0.0 { overflow(low) } else { low },
-            high: if high > 0.0 { overflow(high) } else { high },
-        }
+        let stays = |x: f64| x == 0.0 || x.is_infinite();
+        let reach = |x: f64| x.abs() * relative + tiny * TINY;
+        let beyond = |x: f64| if x.abs() >= f64::from(f32::MAX) { f64::INFINITY.copysign(x) } else { x };
+        let low = match self.low {
+            low if stays(low) => low,
+            low if low > 0.0 => (low - reach(low)).max(0.0),
+            low => beyond(low - reach(low)),
+        };
+        let high = match self.high {
+            high if stays(high) => high,
+            high if high < 0.0 => (high + reach(high)).min(-0.0),
+            high => beyond(high + reach(high)),
+        };
+        Self { low, high }
+    }
+
+    /// The same with infinity for what is beyond f32's range, as the result of a step may be.
+    #[must_use]
+    pub fn in_f32(self) -> Self {
+        self.within_f32(0.0, 0.0)
+    }
+
+    /// What both hold; the other where this is no number.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        let both = Self { low: self.low.max(other.low), high: self.high.min(other.high) };
+        if both.is_number() { both } else { other }
     }
 
     /// A function that grows.
@@ -201,6 +219,10 @@ impl Interval {
         if additions == 0.0 {
             return sum;
         }
+        if magnitudes * (1.0 + g(additions)) >= f64::from(f32::MAX) {
+            // A partial sum may overflow, and the next one be NaN.
+            return Self { low: f64::NEG_INFINITY, high: f64::INFINITY };
+        }
         // Sums of terms of one sign keep it.
         let wide = sum.widened(g(additions) * magnitudes * (1.0 + 1e-9));
         let wide = if terms.iter().all(|term| term.low >= 0.0) {
@@ -208,7 +230,7 @@ impl Interval {
         } else {
             wide
         };
-        wide.within_f32(0.0, 0.0)
+        wide
     }
 }
 
@@ -269,5 +291,64 @@ impl Div for Interval {
             return f64::NAN.into();
         }
         range([self.low / other.low, self.low / other.high, self.high / other.low, self.high / other.high])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Interval, Steps};
+
+    const INF: f64 = f64::INFINITY;
+
+    fn interval(low: f64, high: f64) -> Interval {
+        Interval { low, high }
+    }
+
+    /// Tells -0 from +0.
+    fn bits(x: Interval) -> [u64; 2] {
+        [x.low.to_bits(), x.high.to_bits()]
+    }
+
+    #[test]
+    fn infinities_and_zeros_stay_what_they_are() {
+        for x in [
+            interval(INF, INF),
+            interval(-INF, -INF),
+            interval(-INF, INF),
+            interval(0.0, 0.0),
+            interval(-0.0, -0.0),
+        ] {
+            assert_eq!(bits(x.rounded(Steps::F32, 3.0)), bits(x), "{x:?}");
+        }
+        // Each end by itself.
+        let x = interval(-INF, 2.0).rounded(Steps::F32, 2.0);
+        assert!(x.low == -INF && x.high > 2.0 && x.high < 2.000_001);
+        let x = interval(-1e-30, -0.0).rounded(Steps::F32, 1.0);
+        assert!(x.low < -1e-30 && x.high == 0.0 && x.high.is_sign_negative());
+        // Rounding never crosses zero, and overflows beyond the largest.
+        let x = interval(1e-46, 3.5e38).rounded(Steps::F32, 1.0);
+        assert_eq!(bits(x), bits(interval(0.0, INF)));
+    }
+
+    #[test]
+    fn exponentials_and_quotients_of_large_arguments() {
+        assert_eq!(bits(Interval::from(-1000.0).exp(Steps::F32)), bits(0.0.into()));
+        let e = Interval::from(1000.0).exp(Steps::F32);
+        assert!(e.low > 1e38 && e.high == INF);
+        let quotient = Interval::from(-1000.0) / (Interval::from(1.0) + e).rounded(Steps::F32, 1.0);
+        assert!(quotient.low > -1e-34 && bits(quotient)[1] == (-0f64).to_bits(), "{quotient:?}");
+        assert!(!(Interval::from(1.0) / interval(-1.0, 1.0)).is_number());
+    }
+
+    #[test]
+    fn sums_in_any_order() {
+        let terms = [1.0, 1e-8, -1.0].map(Interval::from);
+        let sum = Interval::sum(&terms, Steps::F32);
+        assert!(sum.low <= 0.0 && sum.high >= 1.1e-7 && sum.high < 5e-7, "{sum:?}");
+        assert!((Interval::sum(&terms, Steps::Real).middle() - 1e-8).abs() < 1e-15);
+        let large = [3e38, 3e38, -3e38].map(Interval::from);
+        assert_eq!(bits(Interval::sum(&large, Steps::F32)), bits(interval(-INF, INF)));
+        let positive = [1e-30, 2e-30].map(Interval::from);
+        assert!(Interval::sum(&positive, Steps::F32).low > 0.0);
     }
 }

@@ -56,8 +56,17 @@ fn checked(op: &Op, inputs: &[Tensor]) -> Vec<f64> {
             reached[i],
             real[i],
         );
+        let y = format.to_f64(code);
+        if format == F32 && y.is_finite() && right.len() < 10_000 {
+            // The bound is of use: it refuses what is wrong by a hundredth of what is summed.
+            let holds =
+                |y: f64| encoded(reached[i].low) <= encoded(y) && encoded(y) <= encoded(reached[i].high);
+            let error = if matches!(op, Op::Attention(_)) { 0.02 } else { (y.abs() * 0.01).max(1e-5) };
+            for wrong in [y + error, y - error, f64::INFINITY, f64::NEG_INFINITY] {
+                assert!(wrong == y || !holds(wrong), "{op:?} [{i}]: {wrong} for {y} is in {:?}", reached[i]);
+            }
+        }
         if let Some(limits) = &limits {
-            let y = format.to_f64(code);
             assert!(limits[i].low <= y && y <= limits[i].high, "{op:?} [{i}]: {y} is beyond {:?}", limits[i]);
         }
     }
@@ -99,6 +108,66 @@ fn a_long_row() {
     let x = tensor(F32, &[n], random(3));
     let y = checked(&Softmax::new(F32, F32).into(), &[x]);
     assert!((y.iter().sum::<f64>() - 1.0).abs() < 1e-4);
+}
+
+#[test]
+fn huge_elements_have_a_bound() {
+    // Differences are far beyond the range of exponentials; some are lost in the roundings of the
+    // products.
+    for size in [1e3, 1e10, 1e19, 1e30] {
+        for scale in [1.0, 0.1, -0.5] {
+            let x = tensor(F32, &[4, 33], |i| size * random(5)(i));
+            let scale = Bits32(scale);
+            let softmax = Op::from(Softmax { scale, ..Softmax::new(F32, F32) });
+            let reached = |op: &Op| {
+                op.enclosure(std::slice::from_ref(&x), 0, &(0..x.len()).collect::<Vec<_>>(), Steps::F32)
+                    .expect("has one")
+            };
+            let y = softmax.evaluate(std::slice::from_ref(&x), Path::Definition).expect("fits").remove(0);
+            for (code, reached) in y.codes().zip(reached(&softmax)) {
+                let y = F32.to_f64(code);
+                assert!(
+                    reached.low <= y && y <= reached.high && reached.high <= 1.000_001,
+                    "{size} {scale:?}: {y} {reached:?}"
+                );
+            }
+            let log = Op::from(LogSoftmax { scale, ..LogSoftmax::new(F32, F32) });
+            assert!(reached(&log).iter().all(|log| log.is_number() && log.high <= 1e-6), "{size} {scale:?}");
+        }
+    }
+    // -Inf with a scale.
+    let x = tensor(F32, &[1, 3], |i| if i == 1 { f64::NEG_INFINITY } else { i as f64 });
+    for scale in [0.125, 8.0] {
+        let scale = Bits32(scale);
+        let y = checked(&Softmax { scale, ..Softmax::new(F32, F32) }.into(), std::slice::from_ref(&x));
+        assert_eq!(y[1].to_bits(), 0);
+        let log =
+            checked(&LogSoftmax { scale, ..LogSoftmax::new(F32, F32) }.into(), std::slice::from_ref(&x));
+        assert_eq!(log[1], f64::NEG_INFINITY);
+    }
+}
+
+#[test]
+fn attention_of_huge_products_has_a_bound() {
+    for size in [1.0, 1e2, 2e3, 2e4] {
+        let inputs = [
+            tensor(F16, &[2, 3, 128], |i| size * random(1)(i)),
+            tensor(F16, &[1, 9, 128], |i| size * random(2)(i)),
+            tensor(F16, &[1, 9, 128], |i| random(3)(i) + 3.0),
+        ];
+        for softmax in [SoftmaxOrder::TwoPass, SoftmaxOrder::Online(4)] {
+            let op = Op::from(Attention { softmax, ..Attention::new(F16, F16, F32) });
+            let right = op.evaluate(&inputs, Path::Definition).expect("fits").remove(0);
+            let positions: Vec<_> = (0..right.len()).collect();
+            for (code, reached) in
+                right.codes().zip(op.enclosure(&inputs, 0, &positions, Steps::F32).expect("has one"))
+            {
+                let y = F32.to_f64(code);
+                assert!(reached.low <= y && y <= reached.high, "{size}: {y} {reached:?}");
+                assert!(reached.low > 0.9 && reached.high < 5.1, "{size}: {reached:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -77,9 +77,9 @@ impl<'a> FusedProduct<'a> {
 
     /// Whether `y` is a value of the activation somewhere in t, and its error over the bound.
     fn accepts(&self, t: Interval, y: f64) -> (bool, Option<f64>) {
-        let right = self.op.activation.real(t, Steps::F32);
+        let right = self.op.activation.real(t.in_f32(), Steps::F32);
         if !right.is_number() {
-            return (true, None);
+            return (y.is_nan(), None);
         }
         // total_cmp tells -0 from +0.
         let ok = right.low.total_cmp(&y).is_le() && y.total_cmp(&right.high).is_le();

@@ -28,8 +28,9 @@ impl Function<1> for GeluErf {
 
 impl Elementwise<1> for GeluErf {
     fn real(self, [x]: [Interval; 1], steps: Steps) -> Interval {
-        let argument = x.magnitude();
-        // erfc of a rounded argument is off by twice its square times as much; 5 ulp besides.
+        // Where x is negative, erfc of a rounded argument is off by twice its square times as much;
+        // 5 ulp besides.
+        let argument = (-x.low).max(0.0);
         let cdf = x.normal_cdf().rounded(steps, 10.0 + 2.0 * argument * argument);
         (x * cdf).rounded(steps, 1.0)
     }

@@ -8,7 +8,7 @@
 use super::softmax::{Causal, FullyMasked, Row, Rows, row_sources, softmax_operation, softmax_parameters};
 use super::{Bits32, Inputs, Operation, SignatureError};
 use crate::format::Format;
-use crate::interval::{Interval, Steps};
+use crate::interval::{Interval, Steps, U};
 use crate::{Path, Tensor, TensorError, TensorType, math};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,8 @@ impl LogSoftmax {
 
     fn real(difference: Interval, _: Interval, sum: Interval, steps: Steps) -> Interval {
         // Or as s - (max + log), each rounded, where the magnitudes are those of the difference.
-        (difference - sum.log(steps)).rounded(steps, 1.0)
+        let most = Interval { low: f64::NEG_INFINITY, high: 8.0 * U };
+        (difference - sum.log(steps)).rounded(steps, 1.0).within(most)
     }
 }
 

@@ -131,7 +131,7 @@ pub trait Operation {
 
     /// Of the elements at these row-major positions of an output: the interval that holds the exact
     /// value, or all that an implementation may reach before it rounds to the output's format,
-    /// to nearest. An end that is NaN: the result is special, and the canonical one is right.
+    /// to nearest. Ends that are NaN: the result is NaN.
     fn enclosure(
         &self,
         inputs: &[Tensor],

@@ -20,6 +20,6 @@ impl Function<1> for Relu {
 
 impl Elementwise<1> for Relu {
     fn real(self, [x]: [Interval; 1], _: Steps) -> Interval {
-        if x.low == 0.0 { Interval { low: x.low, high: 0.0 } } else { x.max(0.0.into()) }
+        if x.low == 0.0 && x.high == 0.0 { Interval { low: x.low, high: 0.0 } } else { x.max(0.0.into()) }
     }
 }

@@ -20,7 +20,7 @@ use super::activation::{check_format, number, rounded};
 use super::{Bits32, Inputs, Operation, SignatureError, row};
 use crate::fast::{Function, map};
 use crate::format::Format;
-use crate::interval::{Interval, Steps};
+use crate::interval::{Interval, Steps, U};
 use crate::{Path, Tensor, TensorError, TensorType, math};
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -87,6 +87,9 @@ pub enum FullyMasked {
     /// NaN, as the formula gives.
     Nan,
 }
+
+/// The largest f32.
+const MAX: f64 = f32::MAX as f64;
 
 /// The rows of a softmax and what is done with them.
 #[derive(Clone, Copy)]
@@ -245,23 +248,27 @@ impl Rows {
             let row = positions[0] / n;
             let seen = self.seen(x.shape(), row);
             let s: Vec<_> = (0..seen).map(|j| number(x, self.from, row * n + j)).collect();
-            let is_special =
-                |&s: &f32| s.is_nan() || s == f32::INFINITY || !(s * self.scale).is_finite() && s.is_finite();
-            if s.iter().any(is_special) || s.iter().all(|s| s.is_infinite()) || self.scale <= 0.0 {
+            let product = |s: f32| f64::from(s) * f64::from(self.scale);
+            let max = s.iter().copied().reduce(if self.scale > 0.0 { f32::max } else { f32::min });
+            let max = max.unwrap_or(f32::NEG_INFINITY);
+            // A product of -Inf adds nothing; one that overflows is no number of f32.
+            let is_special = |&s: &f32| {
+                let product = product(s);
+                product.is_nan() || product > MAX || product < -MAX && s.is_finite()
+            };
+            if s.iter().any(is_special) || product(max) < -MAX || seen == 0 || self.scale == 0.0 {
                 let canonical = self.results(x, row, Path::Definition, masked, &of);
                 return positions.iter().map(|&i| canonical[i % n].into()).collect();
             }
-            let scaled = |&s: &f32| {
-                let s = Interval::from(s) * self.scale.into();
-                if self.scale == 1.0 { s } else { s.rounded(steps, 1.0) }
+            // Both products may be rounded, or the difference of the elements multiplied.
+            let roundoff = if self.scale == 1.0 || steps == Steps::Real { 0.0 } else { U };
+            let difference = |&s: &f32| {
+                let exact = (Interval::from(s) - max.into()) * self.scale.into();
+                let error = roundoff * (product(s).abs() + product(max).abs());
+                s.is_finite().then(|| exact.widened(error).rounded(steps, 1.0))
             };
-            let s: Vec<_> = s.iter().map(scaled).collect();
-            let max = s.iter().copied().reduce(Interval::max).unwrap_or(f32::NEG_INFINITY.into());
-            // An element of -Inf adds nothing.
-            let difference =
-                |s: &Interval| (s.high > f64::NEG_INFINITY).then(|| (*s - max).rounded(steps, 1.0));
-            let exp = |d: &Option<Interval>| d.map_or(0.0.into(), |d| d.exp(steps));
             let d: Vec<_> = s.iter().map(difference).collect();
+            let exp = |d: &Option<Interval>| d.map_or(0.0.into(), |d| d.exp(steps));
             let e: Vec<_> = d.iter().map(exp).collect();
             let sum = Interval::sum(&e, steps);
             let element = |&i: &usize| match d.get(i % n) {
@@ -333,8 +340,9 @@ impl Softmax {
     }
 
     fn real(_: Interval, e: Interval, sum: Interval, steps: Steps) -> Interval {
-        // Or by the reciprocal of the sum.
-        (e / sum).rounded(steps, 2.0)
+        // Or by the reciprocal of the sum. No part is more than the whole, but for roundings.
+        let part = Interval { low: 0.0, high: 1.0 + 8.0 * U };
+        (e / sum).rounded(steps, 2.0).within(part)
     }
 }
 

@@ -3,15 +3,16 @@
 use super::{Attention, Cache, Extents};
 use crate::fast::Simd;
 use crate::format::F32;
-use crate::interval::{Interval, Steps};
+use crate::interval::{Interval, Steps, U};
 use crate::ops::activation::floats;
+use crate::ops::{FullyMasked, SoftmaxOrder};
 use crate::{Path, Tensor};
 use rayon::prelude::*;
 
-/// Unit roundoff of f32.
-const U: f64 = 1.0 / (1u64 << 24) as f64;
 /// Slots after which an implementation may rescale what it has.
-const RESCALED: f64 = 16.0;
+const RESCALED: usize = 16;
+/// Roundings of a rescaling: four of an exponential near 1, and a product.
+const ROUNDINGS: f64 = 5.0;
 
 impl Attention {
     /// Intervals of the elements at ascending positions.
@@ -34,7 +35,13 @@ impl Attention {
                 return columns.map(|c| canonical[c].into()).collect();
             };
             let sum = Interval::sum(&weights, steps);
-            let rescalings = if steps == Steps::Real { 0.0 } else { 3.0 * (seen as f64 / RESCALED).floor() };
+            // An online softmax rescales after each tile.
+            let tile = match self.softmax {
+                SoftmaxOrder::Online(tile) => tile.min(RESCALED),
+                SoftmaxOrder::TwoPass => RESCALED,
+            };
+            let rescalings = if steps == Steps::Real { 0.0 } else { ROUNDINGS * (seen / tile) as f64 };
+            let sum = sum.rounded(steps, rescalings);
             let narrowed = if self.probabilities == F32 || steps == Steps::Real {
                 0.0
             } else {
@@ -44,16 +51,22 @@ impl Attention {
                 let terms: Vec<_> =
                     weights.iter().zip(v.chunks_exact(d)).map(|(weight, v)| *weight * v[c].into()).collect();
                 let magnitude: f64 = terms.iter().map(|term| term.magnitude()).sum();
-                let total = Interval::sum(&terms, steps);
+                let values = v.iter().skip(c).step_by(d).map(|&v| Interval::from(v));
+                let values = values.reduce(Interval::hull).unwrap_or(f64::NAN.into());
                 // Narrow exponentials, and subnormal ones of them.
                 let tiny = if narrowed > 0.0 { seen as f64 * self.probabilities.to_f64(1) } else { 0.0 };
-                let largest =
-                    v.iter().skip(c).step_by(d).fold(0.0, |most: f64, v| most.max(f64::from(v.abs())));
-                let error = magnitude * (narrowed + rescalings * U) + tiny * largest;
-                let sum = if rescalings > 0.0 { sum.rounded(steps, rescalings) } else { sum };
-                // Each product with 1 / sum, or one division.
-                (total.widened(error) / sum).rounded(steps, 2.0)
+                let error = magnitude * (narrowed + rescalings * U) + tiny * values.magnitude();
+                // Each product with 1 / sum, or one division; a mean of the values in any case.
+                let mean = (Interval::sum(&terms, steps).widened(error) / sum).rounded(steps, 2.0);
+                mean.within(self.mean_of(values, seen))
             };
+            // A partial sum that may overflow has no bound.
+            let largest = v.iter().fold(0.0, |most: f64, v| most.max(f64::from(v.abs())));
+            let weight: f64 = weights.iter().map(|weight| weight.magnitude()).sum();
+            if steps == Steps::F32 && largest * weight >= f64::from(f32::MAX) / 2.0 {
+                let canonical = self.query(q, &head, seen, Path::Definition);
+                return columns.map(|c| canonical[c].into()).collect();
+            }
             columns.map(column).collect()
         };
         let rows: Vec<_> = positions.chunk_by(|a, b| a / d == b / d).collect();
@@ -78,7 +91,12 @@ impl Attention {
                 magnitude += product.abs();
             }
             let roundings = if steps == Steps::Real { 0.0 } else { (q.len() as f64 + 1.0) * U * 1.001 };
-            let error = magnitude * (roundings + q.len() as f64 * f64::EPSILON);
+            let error = if magnitude >= f64::from(f32::MAX) / 2.0 {
+                // A partial sum may overflow.
+                f64::INFINITY
+            } else {
+                magnitude * (roundings + q.len() as f64 * f64::EPSILON)
+            };
             Interval::from(sum).widened(error)
         };
         let s: Vec<_> = k.chunks_exact(q.len()).map(|k| (product(k) * scale).rounded(steps, 1.0)).collect();
@@ -87,49 +105,67 @@ impl Attention {
         in_range.then(|| s.iter().map(|s| (*s - max).rounded(steps, 1.0).exp(steps)).collect())
     }
 
+    /// What a mean of so many values within these extremes may be, roundings included.
+    fn mean_of(&self, values: Interval, count: usize) -> Interval {
+        let narrowed = if self.probabilities == F32 {
+            0.0
+        } else {
+            2f64.powi(-(self.probabilities.fraction_bits as i32))
+        };
+        let slack = 8.0 * (count as f64 + 16.0) * U + narrowed;
+        values.widened(values.magnitude() * slack + f64::from(f32::from_bits(1)))
+    }
+
     /// Results are means of the values that a query sees: within their extremes, but for roundings.
+    /// Unlimited where a query, a key or a value is not finite, or a product may not be.
     pub(super) fn hull(&self, inputs: &[Tensor]) -> Vec<Interval> {
         let extents = Self::extents(inputs);
         let Extents { heads, kv_heads, queries, slots, d } = extents;
         let q = floats(Simd::best(), self.q, &inputs[0].packed());
         let cache = Cache::new(self, inputs, Path::Definition);
-        let used = self.used(slots);
         let any = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
-        let largest = |x: &[f32]| {
-            x.iter().map(|x| f64::from(x.abs())).fold(0.0, |a, b| if a < b || b.is_nan() { b } else { a })
-        };
-        // The extremes of the values up to each slot, for each kv head. A value that is not finite,
-        // or a key with which a product may not be, sets no limit.
-        let most = 1e37 / (d as f64 * largest(&q).max(1.0) * f64::from(self.factor(d).abs()).max(1.0));
-        let extremes = |head: usize| {
-            let mut extremes = vec![Interval { low: f64::INFINITY, high: f64::NEG_INFINITY }; d];
-            let mut all = Vec::with_capacity((used + 1) * d);
-            all.extend_from_slice(&extremes);
+        let masked = if self.fully_masked == FullyMasked::Nan { f64::NAN } else { 0.0 };
+        // For each kv head, up to each slot: the largest key and the extremes of the values.
+        let prefixes = |head: usize| {
             let head = cache.head(head);
-            for (k, v) in head.k.chunks_exact(d).zip(head.v.chunks_exact(d)).take(used) {
-                let is_small = largest(k) <= most;
+            let (mut key, mut extremes) =
+                (0f64, vec![Interval { low: f64::INFINITY, high: f64::NEG_INFINITY }; d]);
+            let (mut keys, mut all) = (vec![key], extremes.clone());
+            for (k, v) in head.k.chunks_exact(d).zip(head.v.chunks_exact(d)).take(self.used(slots)) {
+                key = larger(key, largest(k));
+                keys.push(key);
                 for (extreme, &v) in extremes.iter_mut().zip(v) {
-                    let value = if v.is_finite() && is_small { v.into() } else { any };
-                    *extreme = extreme.hull(value);
+                    *extreme = extreme.hull(if v.is_finite() { v.into() } else { any });
                 }
                 all.extend_from_slice(&extremes);
             }
-            all
+            (keys, all)
         };
-        let extremes: Vec<_> = (0..kv_heads).into_par_iter().map(extremes).collect();
-        let narrowed = 2f64.powi(-(self.probabilities.fraction_bits as i32));
-        let slack = 8.0 * (used as f64 + 16.0) * U + narrowed;
-        let row = |row: usize| {
+        let prefixes: Vec<_> = (0..kv_heads).into_par_iter().map(prefixes).collect();
+        let factor = f64::from(self.factor(d).abs()).max(1.0);
+        let row = |row: usize| -> Vec<Interval> {
             let seen = self.seen(row % queries, &extents);
-            let own = &extremes[row / queries * kv_heads / heads][seen * d..(seen + 1) * d];
-            let widened = move |limits: &Interval| {
-                if seen == 0 || !limits.magnitude().is_finite() {
-                    return any;
-                }
-                limits.widened(limits.magnitude() * slack + 1e-45)
+            if seen == 0 {
+                return vec![masked.into(); d];
+            }
+            let (keys, extremes) = &prefixes[row / queries * kv_heads / heads];
+            let product = largest(&q[row * d..(row + 1) * d]) * keys[seen] * d as f64 * factor;
+            let limit = |values: &Interval| {
+                // Written so that NaN is no limit.
+                if product <= 1e37 && values.magnitude() <= 1e37 { self.mean_of(*values, seen) } else { any }
             };
-            own.iter().map(widened).collect::<Vec<_>>()
+            extremes[seen * d..(seen + 1) * d].iter().map(limit).collect()
         };
         (0..heads * queries).into_par_iter().flat_map_iter(row).collect()
     }
+}
+
+/// The larger; NaN where one is.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
+/// The largest magnitude; NaN where one is NaN.
+fn largest(x: &[f32]) -> f64 {
+    x.iter().map(|x| f64::from(x.abs())).fold(0.0, larger)
 }
