@@ -102,10 +102,13 @@ fn fast<const N: usize>(
         });
         let mut y = vec![0.0; count];
         map(simd, f, x.each_ref().map(Vec::as_slice), &mut y);
-        let y: Vec<_> = y.into_iter().flat_map(f32::to_le_bytes).collect();
-        match &narrow {
-            Some(narrow) => out.copy_from_slice(&narrow.converted(simd, &y, None, &[])),
-            None => out.copy_from_slice(&y),
+        let mut wide = vec![0; if narrow.is_some() { 4 * count } else { 0 }];
+        let words = if narrow.is_some() { wide.as_mut_slice() } else { &mut *out };
+        for (word, y) in words.as_chunks_mut().0.iter_mut().zip(&y) {
+            *word = y.to_le_bytes();
+        }
+        if let Some(narrow) = &narrow {
+            out.copy_from_slice(&narrow.converted(simd, &wide, None, &[]));
         }
     });
     Tensor::from_bytes(ty, bytes)

@@ -1,5 +1,6 @@
 //! How fast the CPU reference's conversions are, beside those of the crates float8, half and
-//! minifloat, how fast it decodes GGML blocks, beside candle-core, and how fast its matrix products:
+//! minifloat, how fast it decodes GGML blocks, beside candle-core, and how fast its layers, beside candle-core,
+//! and its matrix products:
 //! `cargo xtask bench`.
 //!
 //! All conversions are given the same values and run in turn, in one process, over many rounds in rotating
@@ -12,6 +13,7 @@
 mod block;
 mod contender;
 mod conversion;
+mod layer;
 mod measure;
 mod product;
 mod report;
@@ -30,10 +32,10 @@ use crate::report::{Report, processor};
 #[derive(Parser)]
 #[command(
     bin_name = "cargo xtask bench",
-    about = "Measure the speed of conversions, GGML blocks and matrix products, beside other crates"
+    about = "Measure the speed of conversions, GGML blocks, layers and matrix products, beside other crates"
 )]
 struct Options {
-    /// Only what contains one of these, like `e4m3fn`, `copy`, `f32-f16/2^26`, `block`, `product` or `1-thread`
+    /// Only what contains one of these, like `e4m3fn`, `copy`, `f32-f16/2^26`, `block`, `layer`, `product` or `1-thread`
     filters: Vec<String>,
     /// How often each is visited
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
@@ -63,13 +65,16 @@ fn run(options: &Options) -> Result<()> {
     let chosen: Vec<_> = settings().into_iter().filter(|setting| options.chooses(&setting.name())).collect();
     let blocks = threads().into_iter().flat_map(block::settings);
     let blocks: Vec<_> = blocks.filter(|setting| options.chooses(&setting.name())).collect();
+    let layers = threads().into_iter().flat_map(layer::settings);
+    let layers: Vec<_> = layers.filter(|setting| options.chooses(&setting.name())).collect();
     let products: Vec<_> = products().into_iter().filter(|it| options.chooses(&it.name())).collect();
-    if chosen.is_empty() && blocks.is_empty() && products.is_empty() {
+    if chosen.is_empty() && blocks.is_empty() && layers.is_empty() && products.is_empty() {
         bail!("no measurement is called like {}; --list names them", options.filters.join(" or "));
     }
     if options.list {
         chosen.iter().for_each(|setting| println!("{}", setting.name()));
         blocks.iter().for_each(|setting| println!("{}", setting.name()));
+        layers.iter().for_each(|setting| println!("{}", setting.name()));
         products.iter().for_each(|setting| println!("{}", setting.name()));
         return Ok(());
     }
@@ -89,6 +94,12 @@ fn run(options: &Options) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(setting.threads).build()?;
         block_comparisons.push(pool.install(|| setting.measure(options.rounds as usize))?);
     }
+    let mut layer_comparisons = Vec::with_capacity(layers.len());
+    for setting in layers {
+        eprintln!("{}", setting.name());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(setting.threads()).build()?;
+        layer_comparisons.push(pool.install(|| setting.measure(options.rounds as usize))?);
+    }
     let mut product_comparisons = Vec::with_capacity(products.len());
     for setting in products {
         eprintln!("{}", setting.name());
@@ -101,6 +112,7 @@ fn run(options: &Options) -> Result<()> {
         simd: Simd::best().name(),
         comparisons,
         blocks: block_comparisons,
+        layers: layer_comparisons,
         products: product_comparisons,
     };
     let table = report.markdown();

@@ -17,6 +17,7 @@ pub struct Report {
     pub simd: &'static str,
     pub comparisons: Vec<Comparison>,
     pub blocks: Vec<Comparison>,
+    pub layers: Vec<Comparison>,
     pub products: Vec<product::Comparison>,
 }
 
@@ -61,6 +62,9 @@ impl Report {
                 );
             }
         }
+        if !self.layers.is_empty() {
+            self.layers(&mut text);
+        }
         if !self.products.is_empty() {
             self.products(&mut text);
         }
@@ -81,6 +85,28 @@ impl Report {
             let other = |it: &Measured| format!("{} {}: {:.2}x", it.name, speed(it), it.ratio);
             let others = others.iter().map(other).collect::<Vec<_>>().join(", ");
             let _ = writeln!(text, "| {} | {} | {} | {others} |", it.conversion, it.threads, speed(ours));
+        }
+    }
+
+    fn layers(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "\nLayers of f32, 2^24 elements, in 10^9 elements per second; `x` is how many times as fast Plumbline \
+             is. candle-core computes on one thread.\n"
+        );
+        let _ = writeln!(text, "| layer | threads | Plumbline | GB/s | others |\n|---|---|---|---|---|");
+        for it in &self.layers {
+            let Some((ours, others)) = it.contenders.split_first() else { continue };
+            let other = |it: &Measured| format!("{} {}: {:.2}x", it.name, speed(it), it.ratio);
+            let others = others.iter().map(other).collect::<Vec<_>>().join(", ");
+            let rate = ours.median * it.bytes as f64;
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {rate:.1} | {others} |",
+                it.conversion,
+                it.threads,
+                speed(ours)
+            );
         }
     }
 
