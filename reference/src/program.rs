@@ -113,12 +113,18 @@ impl Program {
     }
 
     /// Runs all steps, given inputs of the program's types.
+    ///
+    /// # Panics
+    /// If there are fewer inputs.
     pub fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let values = self.values(inputs, path, self.steps.len())?;
-        Ok(self.outputs.iter().filter_map(|&value| values[value].clone()).collect())
+        Ok(self.outputs.iter().map(|&value| made(&values, value).clone()).collect())
     }
 
     /// The values after that many steps; `None` for those that no step has made yet.
+    ///
+    /// # Panics
+    /// If there are fewer inputs than the program's.
     pub fn values(
         &self,
         inputs: &[Tensor],
@@ -130,23 +136,26 @@ impl Program {
         for step in &self.steps[..steps] {
             match step {
                 Step::Call { op, inputs, outputs } => {
-                    let inputs: Vec<_> = inputs.iter().filter_map(|&value| values[value].clone()).collect();
+                    let inputs: Vec<_> = inputs.iter().map(|&value| made(&values, value).clone()).collect();
                     for (&value, made) in outputs.iter().zip(op.compute(&inputs, path)?) {
                         values[value] = Some(made);
                     }
                 }
                 Step::Rows { from, to } => {
-                    if let Some(tensor) = &values[*from] {
-                        let ty = &self.types[*to];
-                        let mut bytes = tensor.packed().into_owned();
-                        bytes.resize(ty.elements()? * ty.dtype.bytes(), 0);
-                        values[*to] = Some(Tensor::from_bytes(ty.clone(), bytes)?);
-                    }
+                    let ty = &self.types[*to];
+                    let mut bytes = made(&values, *from).packed().into_owned();
+                    bytes.resize(ty.elements()? * ty.dtype.bytes(), 0);
+                    values[*to] = Some(Tensor::from_bytes(ty.clone(), bytes)?);
                 }
             }
         }
         Ok(values)
     }
+}
+
+/// A value that a step reads, or the program returns.
+fn made(values: &[Option<Tensor>], value: usize) -> &Tensor {
+    values[value].as_ref().expect("values are made before they are read")
 }
 
 /// The program of inputs that are known to fit.

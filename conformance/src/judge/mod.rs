@@ -10,7 +10,7 @@ use crate::product::{BlockProduct, FusedProduct, Hints, Judged, PrefillProduct, 
 use crate::source::{Expected, Values};
 use plumbline_reference::format::{Format, Value};
 use plumbline_reference::ops::Op;
-use plumbline_reference::{DType, Tensor, TensorType};
+use plumbline_reference::{DType, Tensor, TensorError, TensorType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -216,45 +216,11 @@ fn judge_elements(
     if verdict.shape.is_some() {
         return verdict;
     }
-    if let (Op::Gemm(gemm), Values::Derived, Actual::Whole(actual)) = (context.op, &expected.values, actual) {
-        let hints = Hints::default();
-        let product = Product {
-            gemm,
-            inputs: context.inputs,
-            architecture: context.architecture,
-            hints: context.hints.unwrap_or(&hints),
+    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
+        return match by_operation(context, output, expected.criterion, actual) {
+            Ok(judged) => derived(context, verdict, actual, judged),
+            Err(error) => OutputVerdict { shape: Some(error.to_string()), ..verdict },
         };
-        let judged = product.judge(expected.criterion, actual);
-        return derived(context, verdict, actual, judged);
-    }
-    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
-        && let Some(product) = BlockProduct::of(context.op, context.inputs)
-    {
-        return derived(context, verdict, actual, product.judge(actual));
-    }
-    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual)
-        && let Some(product) = FusedProduct::of(context.op, context.inputs)
-    {
-        return derived(context, verdict, actual, product.judge(context.architecture, actual));
-    }
-    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
-        match PrefillProduct::of(context.op, context.inputs) {
-            Ok(Some(product)) => {
-                let hints = Hints::default();
-                let hints = context.hints.unwrap_or(&hints);
-                let judged = product.judge(expected.criterion, context.architecture, hints, actual);
-                return derived(context, verdict, actual, judged);
-            }
-            Ok(None) => (),
-            Err(error) => {
-                verdict.shape = Some(error.to_string());
-                return verdict;
-            }
-        }
-    }
-    if let (Values::Derived, Actual::Whole(actual)) = (&expected.values, actual) {
-        let judged = enclosed::judge(context.op, context.inputs, output, actual);
-        return derived(context, verdict, actual, judged);
     }
     let comparator = Comparator {
         dtype: expected.ty.dtype,
@@ -319,6 +285,31 @@ fn same_bytes(expected: &Expected, actual: Actual<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Judges an output that no values are expected of, as its operation says. The error is one of memory.
+fn by_operation(
+    context: Context<'_>,
+    output: usize,
+    criterion: Criterion,
+    actual: &Tensor,
+) -> Result<Judged, TensorError> {
+    let Context { op, inputs, architecture, .. } = context;
+    let none = Hints::default();
+    let hints = context.hints.unwrap_or(&none);
+    if let Op::Gemm(gemm) = op {
+        return Ok(Product { gemm, inputs, architecture, hints }.judge(criterion, actual));
+    }
+    if let Some(product) = BlockProduct::of(op, inputs) {
+        return Ok(product.judge(actual));
+    }
+    if let Some(product) = FusedProduct::of(op, inputs) {
+        return Ok(product.judge(architecture, actual));
+    }
+    if let Some(product) = PrefillProduct::of(op, inputs)? {
+        return Ok(product.judge(criterion, architecture, hints, actual));
+    }
+    Ok(enclosed::judge(op, inputs, output, actual))
 }
 
 /// The verdict on an output that no values are expected of.

@@ -3,8 +3,8 @@
 
 use super::order::{Order, Uses};
 use super::{
-    AllocateSpec, CallSpec, CheckSpec, Failed, Sequence, Site, StepSpec, WaitSpec, WriteSpec, calls,
-    inner_of, walk_rounds,
+    AllocateSpec, CallSpec, CheckSpec, Failed, Sequence, Site, StepSpec, WaitSpec, WriteSpec, calls, flat,
+    walk_rounds,
 };
 use crate::case::Criterion;
 use crate::load::LoadError;
@@ -15,7 +15,7 @@ use plumbline_reference::backend::Layout;
 use plumbline_reference::ops::Op;
 use std::collections::BTreeMap;
 
-/// Steps that a sequence may take, with those of repeats as often as they are repeated.
+/// Steps that a sequence may take, with those of repeats and of graphs as often as they are done.
 const MOST_STEPS: u64 = 1_000_000;
 /// Streams that a sequence may have.
 const MOST_STREAMS: u32 = 16;
@@ -24,7 +24,7 @@ pub(super) fn check(sequence: &Sequence) -> Result<(), LoadError> {
     let (spec, place) = (&sequence.spec, &sequence.place);
     let failed = |Failed { site, why }: Failed| place.error(Some(&spec.name), &site.path, &why);
     let steps = |why: &str| place.error(Some(&spec.name), &[Step::Key("steps".into())], why);
-    if count(&spec.steps) > MOST_STEPS {
+    if count(&spec.steps, &graph_sizes(&spec.steps)) > MOST_STEPS {
         return Err(steps(&format!(
             "more than {MOST_STEPS} steps with their repetitions; repeat fewer times"
         )));
@@ -43,13 +43,30 @@ pub(super) fn check(sequence: &Sequence) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn count(steps: &[StepSpec]) -> u64 {
+/// Steps of each graph: of several with one name, of the longest.
+fn graph_sizes(steps: &[StepSpec]) -> BTreeMap<&str, u64> {
+    let mut sizes = BTreeMap::new();
+    for step in flat(steps) {
+        if let StepSpec::Capture(capture) = step {
+            let size: &mut u64 = sizes.entry(&*capture.graph).or_default();
+            *size = (*size).max(capture.steps.len() as u64);
+        }
+    }
+    sizes
+}
+
+/// How many steps are taken, with those of repeats and of graphs as often as they are done.
+fn count(steps: &[StepSpec], graphs: &BTreeMap<&str, u64>) -> u64 {
     let of = |step: &StepSpec| match step {
-        StepSpec::Repeat(repeat) => u64::from(repeat.times).saturating_mul(count(&repeat.steps)),
-        StepSpec::Replay(replay) => replay.times.into(),
-        step => 1 + inner_of(step).len() as u64,
+        StepSpec::Repeat(repeat) => u64::from(repeat.times).saturating_mul(count(&repeat.steps, graphs)),
+        StepSpec::Replay(replay) => {
+            let size = graphs.get(&*replay.graph).copied().unwrap_or(0);
+            u64::from(replay.times).saturating_mul(size)
+        }
+        StepSpec::Capture(capture) => capture.steps.len() as u64,
+        _ => 0,
     };
-    steps.iter().fold(0, |sum, step| sum.saturating_add(of(step)))
+    steps.iter().fold(0, |sum, step| sum.saturating_add(of(step)).saturating_add(1))
 }
 
 #[derive(Default)]
@@ -211,7 +228,15 @@ impl<'s> Checker<'s> {
                 state.has_check = true;
                 self.check(state, check)
             }
-            StepSpec::Repeat(_) => Ok(()),
+            StepSpec::Repeat(repeat) => {
+                if repeat.times == 0 {
+                    return Err("times: is at least 1".to_owned());
+                }
+                if repeat.steps.is_empty() {
+                    return Err("there is nothing to repeat; give it steps".to_owned());
+                }
+                Ok(())
+            }
         }
     }
 

@@ -275,7 +275,8 @@ pub(crate) struct Failed {
     pub(crate) why: String,
 }
 
-/// Takes steps in the order in which they happen, those of repeats as often as they are repeated.
+/// Takes steps in the order in which they happen, each repeat and then its steps as often as they are
+/// repeated.
 fn walk<'s, E>(
     steps: &'s [StepSpec],
     take: &mut impl FnMut(&Site, &'s StepSpec) -> Result<(), E>,
@@ -302,7 +303,8 @@ fn walk_step<'s, E>(
     most: u32,
     take: &mut impl FnMut(&Site, &'s StepSpec) -> Result<(), E>,
 ) -> Result<(), E> {
-    let StepSpec::Repeat(repeat) = step else { return take(&site, step) };
+    take(&site, step)?;
+    let StepSpec::Repeat(repeat) = step else { return Ok(()) };
     for round in 1..=repeat.times.min(most) {
         for (index, step) in repeat.steps.iter().enumerate() {
             let mut inside = site.inside("repeat", index);

@@ -175,6 +175,27 @@ fn checks() {
     refused("check: {buffer: y, equals: y, judge: {ulp: 1}}", &["`equals` compares bit for bit"]);
 }
 
+/// A graph's work counts as often as it is replayed.
+#[test]
+fn replays_count_by_their_work() {
+    let of = |calls: usize, rounds: u32, times: u32| {
+        let call = "{call: {op: {cast: {from: f32, to: f16}}, inputs: [x], outputs: [y]}}";
+        let calls = vec![call; calls].join(", ");
+        let text = format!(
+            "capture: {{graph: g, steps: [{calls}]}}\n      - order: [1, 0]\n      - repeat: {{times: {rounds}, \
+             steps: [{{replay: {{graph: g, times: {times}}}}}]}}\n      - check: {{buffer: z}}"
+        );
+        load(&GOOD.replacen("check: {buffer: z}", &text, 1)).map(drop)
+    };
+    // 500 replays of 1000 calls, and what is around them.
+    of(1000, 1, 500).unwrap();
+    of(1, 1000, 500).unwrap();
+    for (calls, rounds, times) in [(1000, 1, 1000), (1, 1000, 1000), (4, 500, 500)] {
+        let error = of(calls, rounds, times).unwrap_err().to_string();
+        assert!(error.contains("more than 1000000 steps"), "{error}");
+    }
+}
+
 /// The second round finds what the first leaves behind, and none is taken where it is asked for
 /// too many.
 #[test]
@@ -187,6 +208,13 @@ fn repeats() {
         STEPS,
         &["more than 1000000 steps"],
     );
+    refused("repeat: {times: 0, steps: [{check: {buffer: z}}]}", &["steps[6]: times: is at least 1"]);
+    refused("repeat: {times: 1, steps: []}", &["steps[6]: there is nothing to repeat"]);
+    refused(
+        "repeat: {times: 1, steps: [{repeat: {times: 0, steps: [{check: {buffer: z}}]}}]}",
+        &["steps[6].repeat.steps[0]: times: is at least 1"],
+    );
+    refused("replay: {graph: g, times: 0}", &["steps[6]: times: is at least 1"]);
     let text = GOOD.replacen(
         "check: {buffer: z}",
         "repeat: {times: 3, steps: [{check: {buffer: z}}, {wait: all}]}",
@@ -199,8 +227,9 @@ fn repeats() {
         Ok(())
     });
     taken.unwrap();
-    assert_eq!(sites.len(), 6 + 3 * 2);
-    assert_eq!((&*sites[0], &*sites[11]), ("steps[0]", "steps[6].repeat.steps[1] in round 3 of 3"));
+    assert_eq!(sites.len(), 6 + 1 + 3 * 2);
+    assert_eq!((&*sites[6], &*sites[7]), ("steps[6]", "steps[6].repeat.steps[0] in round 1 of 3"));
+    assert_eq!((&*sites[0], &*sites[12]), ("steps[0]", "steps[6].repeat.steps[1] in round 3 of 3"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl OnDevice for GemmFused {
 
     fn variants(&self, arch: ComputeCapability) -> Vec<&'static str> {
         let libraries = match self.accumulate {
-            None => self.product(None).variants(arch),
+            None => product(self, None).variants(arch),
             Some(_) => Vec::new(),
         };
         [FUSED, STEPS].into_iter().chain(libraries).collect()
@@ -49,9 +49,13 @@ impl OnDevice for GemmFused {
     }
 
     fn kernels(&self, variant: &str) -> Vec<Unit> {
-        let product = if variant == STEPS { self.product(Some(Accumulation::Fma)).kernels(gemm::TILED) } else { Vec::new() };
+        let own = if variant == STEPS {
+            product(self, Some(Accumulation::Fma)).kernels(gemm::TILED)
+        } else {
+            Vec::new()
+        };
         // Bias and activation follow on a library's product too.
-        product.into_iter().chain([unit(self)]).collect()
+        own.into_iter().chain([unit(self)]).collect()
     }
 
     fn scratch(&self, variant: &str, inputs: &[TensorType]) -> Result<usize, Unsupported> {
@@ -86,9 +90,9 @@ impl OnDevice for GemmFused {
         }
         let v = View::contiguous(scratch, y.ty.clone());
         let t = scratch + bytes(&a.ty, &b.ty) as u64;
-        let (product, way) =
+        let (order, way) =
             if variant == STEPS { (Some(Accumulation::Fma), gemm::TILED) } else { (None, variant) };
-        let mut steps = self.product(product).plan(way, &inputs[..2], std::slice::from_ref(&v))?;
+        let mut steps = product(self, order).plan(way, &inputs[..2], std::slice::from_ref(&v))?;
         let blocks = y.count().div_ceil(THREADS.into());
         steps.push(call("add_bias", blocks, THREADS, &[v.address, bias.address, t, m, n]));
         steps.push(call("activate", blocks, THREADS, &[t, y.address, y.count()]));
@@ -102,15 +106,9 @@ impl OnDevice for GemmFused {
     }
 }
 
-trait Product {
-    /// The product alone.
-    fn product(&self, accumulate: Option<Accumulation>) -> Gemm;
-}
-
-impl Product for GemmFused {
-    fn product(&self, accumulate: Option<Accumulation>) -> Gemm {
-        Gemm { accumulate, ..Gemm::new(self.a, self.b, F32) }
-    }
+/// The product alone.
+fn product(op: &GemmFused, accumulate: Option<Accumulation>) -> Gemm {
+    Gemm { accumulate, ..Gemm::new(op.a, op.b, F32) }
 }
 
 /// Bytes of the output, up to where another tensor may begin.

@@ -9,9 +9,13 @@
 //! - `M > threshold`: [`prefill_linear`](super::prefill_linear) by `route`, with `pad`, in the order `gemm`;
 //! - `M = threshold`: the one that `at_threshold` names.
 //!
-//! All elements are made by the same one. An order left out makes its product exact, rounded once; with both
-//! left out either product is within its bound around the exact one, and so both within the larger
-//! of the two, by which any implementation is judged.
+//! All elements are made by the same one. An order left out makes its product exact, rounded once.
+//!
+//! With both left out, and a route that multiplies in f32 (`dequantized`, `fused`), both products are of the
+//! same exact numbers: either is within its bound around the same sum, and so both within the larger of
+//! the two. By that `bound` judges any implementation. The other routes round weights and activations
+//! before they multiply, so that their sum is another one, which no joint bound is around; they are
+//! judged by an order, bit for bit.
 //!
 //! Errors: a threshold above 16, the most vectors of `batched_gemv`; those of the two products.
 

@@ -109,6 +109,16 @@ impl Route {
     }
 }
 
+/// What there is when the product comes.
+struct BeforeProduct {
+    /// The values that it is of.
+    operands: Vec<usize>,
+    /// All values; `None` for those that are made later.
+    values: Vec<Option<Tensor>>,
+    /// The steps that follow on it.
+    after: Vec<Step>,
+}
+
 impl PrefillLinear {
     /// The exact product, not padded.
     #[must_use]
@@ -147,12 +157,9 @@ impl PrefillLinear {
     /// # Panics
     /// If the inputs do not fit the signature.
     pub fn product(&self, inputs: &[Tensor], path: Path) -> Result<(Gemm, Vec<Tensor>), TensorError> {
-        let (program, step, values) = self.before_product(inputs, path)?;
-        let Step::Call { inputs: operands, .. } = &program.steps()[step] else {
-            return Ok((self.gemm(), Vec::new()));
-        };
-        let operands = operands.iter().filter_map(|&value| values[value].clone()).collect();
-        Ok((self.gemm(), operands))
+        let BeforeProduct { operands, values, .. } = self.before_product(inputs, path)?;
+        let made = |&value: &usize| values[value].clone().expect("steps stand after what they read");
+        Ok((self.gemm(), operands.iter().map(made).collect()))
     }
 
     /// The scale that the product's result is multiplied by after it, where there is one.
@@ -160,26 +167,27 @@ impl PrefillLinear {
     /// # Panics
     /// If the inputs do not fit the signature.
     pub fn scale_after(&self, inputs: &[Tensor], path: Path) -> Result<Option<f32>, TensorError> {
-        let (program, step, values) = self.before_product(inputs, path)?;
-        let scale = program.steps()[step + 1..].iter().find_map(|step| match step {
-            Step::Call { op: Op::ScaledDecode(_), inputs, .. } => values[inputs[1]].as_ref(),
+        let BeforeProduct { after, values, .. } = self.before_product(inputs, path)?;
+        let scale = after.iter().find_map(|step| match step {
+            Step::Call { op: Op::ScaledDecode(_), inputs, .. } => {
+                Some(values[inputs[1]].as_ref().expect("x is scaled before the product"))
+            }
             _ => None,
         });
         Ok(scale.map(|scale| f32::from_bits(scale.code(0) as u32)))
     }
 
-    /// The steps without padding, where the product stands among them, and the values before it.
-    fn before_product(
-        &self,
-        inputs: &[Tensor],
-        path: Path,
-    ) -> Result<(Program, usize, Vec<Option<Tensor>>), TensorError> {
+    /// Runs the steps without padding as far as the product.
+    fn before_product(&self, inputs: &[Tensor], path: Path) -> Result<BeforeProduct, TensorError> {
         let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
         let program = fitting(Self { pad: false, ..self.clone() }.steps(&types))?;
-        let is_product = |step: &Step| matches!(step, Step::Call { op: Op::Gemm(_), .. });
-        let step = program.steps().iter().position(is_product).unwrap_or(0);
-        let values = program.values(inputs, path, step)?;
-        Ok((program, step, values))
+        let product = program.steps().iter().enumerate().find_map(|(at, step)| match step {
+            Step::Call { op: Op::Gemm(_), inputs, .. } => Some((at, inputs.clone())),
+            _ => None,
+        });
+        let (at, operands) = product.expect("every route has a product");
+        let values = program.values(inputs, path, at)?;
+        Ok(BeforeProduct { operands, values, after: program.steps()[at + 1..].to_vec() })
     }
 
     /// The steps for inputs that [`Self::check`] accepts.
@@ -284,17 +292,15 @@ impl Operation for PrefillLinear {
         let Ok((gemm, operands)) = self.product(inputs, path) else { return Vec::new() };
         let Ok(d) = Operation::evaluate(&gemm, &operands, path) else { return Vec::new() };
         let note = |(i, code)| {
+            // First the code: exact sums take long, and infinite codes are few.
+            if !matches!(F16.decode(code), Value::Infinite { .. }) {
+                return None;
+            }
             let exact = gemm.exact_value(&operands, i);
-            let is_overflow = matches!(F16.decode(code), Value::Infinite { .. })
-                && matches!(exact.value(), Value::Finite { .. });
-            is_overflow.then(|| {
+            matches!(exact.value(), Value::Finite { .. }).then(|| {
                 let exact = exact.to_f64();
-                (
-                    i,
-                    format!(
-                        "the sum in f16 overflows: exactly it is {exact:e}, and 65504 is the largest f16"
-                    ),
-                )
+                let text = "the sum in f16 overflows: exactly it is";
+                (i, format!("{text} {exact:e}, and 65504 is the largest f16"))
             })
         };
         d[0].codes().enumerate().filter_map(note).collect()

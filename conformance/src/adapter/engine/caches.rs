@@ -20,9 +20,19 @@ pub(super) enum Role {
 
 pub(super) fn role(op: &Op, input: usize) -> Role {
     match (op, input) {
-        (Op::Gemm(_), 1)
-        | (Op::Gemv(_) | Op::BatchedGemv(_) | Op::Dequantize(_) | Op::MxDequantize(_), 0) => Role::Weights,
-        (Op::Gemv(_) | Op::BatchedGemv(_), 1) | (_, 0) => Role::Activations,
+        (Op::Gemm(_) | Op::GemmFused(_), 1)
+        | (
+            Op::Gemv(_)
+            | Op::BatchedGemv(_)
+            | Op::PrefillLinear(_)
+            | Op::Dispatch(_)
+            | Op::Dequantize(_)
+            | Op::MxDequantize(_),
+            0,
+        ) => Role::Weights,
+        (Op::Gemv(_) | Op::BatchedGemv(_) | Op::PrefillLinear(_) | Op::Dispatch(_), 1) | (_, 0) => {
+            Role::Activations
+        }
         _ => Role::Plain,
     }
 }
@@ -85,18 +95,30 @@ impl Conversions {
     }
 }
 
+/// A call's operation with its parameters built in.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) op: Op,
+    /// Of `gemm_fused`: elements of the bias.
+    pub(super) bias: Option<usize>,
+}
+
 /// Kernels with their parameters built in.
 #[derive(Default)]
-pub(super) struct Kernels(HashMap<String, Arc<Op>>);
+pub(super) struct Kernels(HashMap<String, Arc<Built>>);
 
 impl Kernels {
     /// The kernel for a call on tensors of these types.
-    pub(super) fn get(&mut self, op: &Op, types: &[TensorType], fault: Option<EngineFault>) -> Arc<Op> {
+    pub(super) fn get(&mut self, op: &Op, types: &[TensorType], fault: Option<EngineFault>) -> Arc<Built> {
         let parameters = match fault {
             Some(EngineFault::BakedConstant) => op.name().to_owned(),
             _ => serde_json::to_string(op).unwrap_or_else(|_| format!("{op:?}")),
         };
-        let key = types.iter().fold(parameters, |key, ty| format!("{key} {ty}"));
-        self.0.entry(key).or_insert_with(|| Arc::new(op.clone())).clone()
+        let is_fused = matches!(op, Op::GemmFused(_));
+        // By its activations alone: those of every bias are alike.
+        let known = if is_fused && fault == Some(EngineFault::BakedConstant) { &types[..1] } else { types };
+        let key = known.iter().fold(parameters, |key, ty| format!("{key} {ty}"));
+        let bias = is_fused.then(|| types[2].shape[0]);
+        self.0.entry(key).or_insert_with(|| Arc::new(Built { op: op.clone(), bias })).clone()
     }
 }

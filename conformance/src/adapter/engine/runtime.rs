@@ -2,7 +2,7 @@
 
 use super::EngineFault;
 use super::arena::{Arena, Operand, Stamp};
-use super::caches::{Conversions, Kernels, Role, role};
+use super::caches::{Built, Conversions, Kernels, Role, role};
 use plumbline_reference::backend::{BackendError, Buffer, Launch, Stream, Unsupported, Work};
 use plumbline_reference::ops::{Gemm, Op};
 use plumbline_reference::{Path, Tensor, TensorError, TensorType};
@@ -58,7 +58,7 @@ pub(super) enum Task {
 /// A call.
 #[derive(Clone)]
 pub(super) struct Kernel {
-    op: Arc<Op>,
+    built: Arc<Built>,
     inputs: Vec<Input>,
     outputs: Vec<Operand>,
     /// Where activations are converted to.
@@ -146,13 +146,13 @@ impl Runtime {
         let (inputs, outputs) = (operands(launch.inputs)?, operands(launch.outputs)?);
         let types: Vec<TensorType> =
             inputs.iter().chain(&outputs).map(|operand| operand.layout.ty.clone()).collect();
-        let op = self.kernels.get(launch.op, &types, self.fault);
-        let converted = (0..inputs.len()).find(|&i| role(&op, i) == Role::Activations);
+        let built = self.kernels.get(launch.op, &types, self.fault);
+        let converted = (0..inputs.len()).find(|&i| role(&built.op, i) == Role::Activations);
         let bytes = converted.map_or(Ok(0), |i| inputs[i].layout.ty.elements())?;
         let bytes = bytes * converted.map_or(0, |i| inputs[i].layout.ty.dtype.bytes());
         let scratch = Address::Held(self.scratch(bytes));
         let inputs = inputs.into_iter().map(Input::Memory).collect();
-        Ok(Task::Kernel(Kernel { op, inputs, outputs, scratch, has_workspace }))
+        Ok(Task::Kernel(Kernel { built, inputs, outputs, scratch, has_workspace }))
     }
 
     /// The tasks of a graph.
@@ -282,7 +282,7 @@ impl Runtime {
     }
 
     fn execute(&mut self, kernel: &Kernel) -> Result<(), BackendError> {
-        let op = &*kernel.op;
+        let Built { op, bias } = &*kernel.built;
         let mut inputs = Vec::with_capacity(kernel.inputs.len());
         for (i, input) in kernel.inputs.iter().enumerate() {
             let role = role(op, i);
@@ -290,7 +290,10 @@ impl Runtime {
                 Input::Baked(tensor) => tensor.clone(),
                 Input::Memory(operand) => self.conversions.read(&self.arena, role, operand, self.fault)?,
             };
-            let tensor = Tensor::clone(&tensor);
+            let tensor = match (i, bias) {
+                (2, Some(len)) => first_elements(&tensor, *len)?,
+                _ => Tensor::clone(&tensor),
+            };
             inputs.push(if role == Role::Activations {
                 self.converted(&kernel.scratch, tensor)?
             } else {
@@ -348,7 +351,7 @@ impl Runtime {
             Input::Baked(_) => 0,
         });
         let addresses = inputs.chain(kernel.outputs.iter().map(address)).collect();
-        let count = self.calls.entry((addresses, kernel.op.name().to_owned())).or_default();
+        let count = self.calls.entry((addresses, kernel.built.op.name().to_owned())).or_default();
         *count += 1;
         *count == ODD_CALL
     }
@@ -370,6 +373,12 @@ fn reversed(gemm: &Gemm, inputs: &[Tensor]) -> Result<Vec<Tensor>, TensorError> 
         inputs[i] = Tensor::from_fn(tensor.ty().clone(), Path::Definition, code)?;
     }
     Ok(inputs)
+}
+
+/// The first elements, and zeros.
+fn first_elements(tensor: &Tensor, len: usize) -> Result<Tensor, TensorError> {
+    let code = |i: usize| if i < len { tensor.code(i) } else { 0 };
+    Tensor::from_fn(tensor.ty().clone(), Path::Definition, code)
 }
 
 /// One bit off in its first element.
