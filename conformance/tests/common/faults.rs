@@ -8,6 +8,7 @@ use plumbline_conformance::source::Case;
 use plumbline_conformance::verdict::Outcome;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::thread;
 
 /// A fault, cases that find it, and how the names of all cases that may begin, or a part of them.
 pub struct Row {
@@ -43,12 +44,19 @@ fn is_named(name: &str, parts: &str) -> bool {
 
 /// Requires that each fault is found by the cases that are about it, and by no others.
 pub fn check(rows: &[Row], cases: &[Case]) {
-    for Row { fault, found_by, may_be_found_by } in rows {
+    let of_row = |Row { fault, found_by, may_be_found_by }: &Row| {
         let failing = failing(*fault, cases);
         let missed: Vec<_> = found_by.iter().filter(|&&name| !failing.contains(name)).collect();
         assert!(missed.is_empty(), "{fault} is not found by {missed:?}, but by {failing:#?}");
         let is_about = |name: &&String| may_be_found_by.iter().any(|parts| is_named(name, parts));
         let others: Vec<_> = failing.iter().filter(|name| !is_about(name)).collect();
         assert!(others.is_empty(), "{fault} is found by {others:?}");
-    }
+    };
+    // Threads of their own: those of rayon would take up another row within a case's lock.
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for rows in rows.chunks(rows.len().div_ceil(threads).max(1)) {
+            scope.spawn(move || rows.iter().for_each(of_row));
+        }
+    });
 }
