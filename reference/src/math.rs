@@ -98,21 +98,21 @@ pub const PI_HALVES: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_
 /// The first 224 bits of `2 / pi` behind the point.
 pub const TWO_OVER_PI_BITS: [u32; 7] =
     [0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
-/// `(sin(r) / r - 1) / r^2` of `r^2`, r within `pi / 4`; 2^-37 of sin.
+/// `(sin(r) / r - 1) / r^2` of `r^2`, r within `pi / 4`; 2^-37.4 of sin.
 pub const SIN: [f64; 4] = [
     -0.166_666_666_416_080_77,
     0.008_333_329_383_690_182,
     -0.000_198_393_341_139_375_45,
     2.718_304_510_131_421_8e-6,
 ];
-/// `(cos(r) - 1 + r^2 / 2) / r^4` of `r^2`, r within `pi / 4`; 2^-43 of cos.
+/// `(cos(r) - 1 + r^2 / 2) / r^4` of `r^2`, r within `pi / 4`; 2^-42.7 of cos.
 pub const COS: [f64; 4] = [
     0.041_666_666_622_794_54,
     -0.001_388_888_375_049_791_8,
     2.479_951_923_557_763e-5,
     -2.721_017_344_255_875_7e-7,
 ];
-/// `exp(r)` in f64, r within `ln(2) / 2`: `1 / n!`; 2^-49.
+/// `exp(r)` in f64, r within `ln(2) / 2`: `1 / n!`; 2^-46.6.
 pub const EXP_F64: [f64; 12] = [
     1.0,
     1.0,
@@ -127,7 +127,7 @@ pub const EXP_F64: [f64; 12] = [
     1.0 / 3_628_800.0,
     1.0 / 39_916_800.0,
 ];
-/// `atanh(s) / s` of `s^2`: `1 / (2 n + 1)`.
+/// `atanh(s) / s` of `s^2`: `1 / (2 n + 1)`, s from -1/7 to 1/5; 2^-45.9.
 pub const ATANH: [f64; 9] =
     [1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0, 1.0 / 15.0, 1.0 / 17.0];
 
@@ -256,7 +256,8 @@ pub fn log(x: f32) -> f32 {
     log_f64(f64::from(x)) as f32
 }
 
-/// The natural logarithm of an f64 that is normal, zero, infinite or NaN; 2^-49.
+/// The natural logarithm of an f64 that is normal, zero, infinite or NaN; 2^-45.4, which it is
+/// just below 3/4.
 #[must_use]
 pub fn log_f64(x: f64) -> f64 {
     if x.is_nan() || x < 0.0 {
@@ -283,7 +284,8 @@ pub fn exp_f64(x: f64) -> f64 {
     polynomial_f64(r, &EXP_F64) * f64::from_bits(n.wrapping_add(1023) << 52)
 }
 
-/// An angle as a multiple of a quarter turn, and the rest, within `pi / 4`, in f64.
+/// An angle as a multiple of a quarter turn, and the rest, within `pi / 4` but for what rounding the
+/// quotient adds, in f64.
 #[inline(always)]
 fn reduce(x: f64) -> (u32, f64) {
     let rounded = x * TWO_OVER_PI + ROUND_F64;
@@ -348,7 +350,9 @@ pub fn cos(x: f32) -> f32 {
     shifted_sine(x, 1)
 }
 
-/// Sine and cosine of an angle below 2^28 in f64, each within 2^-36 of itself.
+/// Sine and cosine in f64 of an angle of at most 2^40 either way, each within 2^-37 of itself and
+/// 2^-109 of the angle. Errors grow beyond, since the rest is no longer within `pi / 4`: to 2^-25 below
+/// 2^51, from where on nothing is right.
 #[inline(always)]
 #[must_use]
 pub fn sin_cos_f64(x: f64) -> (f64, f64) {

@@ -128,19 +128,65 @@ fn special_values_are_those_of_annex_f() {
     }
 }
 
+/// The largest relative error of many arguments.
+fn worst(xs: impl Iterator<Item = f64>, ours: fn(f64) -> f64, exact: fn(f64) -> f64) -> f64 {
+    xs.map(|x| (ours(x) / exact(x) - 1.0).abs()).fold(0.0, f64::max)
+}
+
+/// So many numbers from -1 to 1, without 0.
+fn within_1(count: i32) -> impl Iterator<Item = f64> {
+    (-count..count).map(move |i| (f64::from(i) + 0.5) / f64::from(count))
+}
+
 #[test]
-fn f64_functions_are_accurate() {
-    for i in -14_000..14_000 {
-        let x = f64::from(i) * 0.05;
-        let (got, right) = (math::exp_f64(x), exact::exp(x));
-        let error = (got / right - 1.0).abs();
-        assert!(error <= 2f64.powi(-44), "exp({x}): {got} {right} 2^{}", error.log2());
-        let x = exact::exp(x);
-        let (got, right) = (math::log_f64(x), exact::log(x));
-        assert!((got - right).abs() <= right.abs() * 2f64.powi(-45), "log({x}): {got} {right}");
-        let x = f64::from(i) * 1234.567;
-        let (sin, cos) = math::sin_cos_f64(x);
-        let error = (sin - exact::sin(x)).abs().max((cos - exact::cos(x)).abs());
-        assert!(error <= 2f64.powi(-35), "sin, cos({x}): 2^{}", error.log2());
+fn errors_of_f64_functions_are_as_stated_and_no_less() {
+    let sine = |x| math::sin_cos_f64(x).0;
+    let cosine = |x| math::sin_cos_f64(x).1;
+    let ln_2_halves = std::f64::consts::LN_2 / 2.0;
+    let n = 100_000;
+    let rows = [
+        ("EXP_F64", -46.6, worst(within_1(n).map(|x| x * ln_2_halves), math::exp_f64, exact::exp)),
+        ("exp_f64", -44.0, worst(within_1(n).map(|x| x * 700.0), math::exp_f64, exact::exp)),
+        ("ATANH", -45.9, worst(within_1(n).map(|x| 1.25 + x * 0.25), math::log_f64, exact::log)),
+        ("log_f64", -45.4, worst(within_1(n).map(|x| 1.0 + x * 0.5), math::log_f64, exact::log)),
+        ("log_f64", -45.4, worst(within_1(n).map(|x| exact::exp(x * 700.0)), math::log_f64, exact::log)),
+        ("SIN", -37.4, worst(within_1(n).map(|x| x * std::f64::consts::FRAC_PI_4), sine, exact::sin)),
+        ("COS", -42.7, worst(within_1(n).map(|x| x * std::f64::consts::FRAC_PI_4), cosine, exact::cos)),
+    ];
+    for (name, stated, worst) in rows {
+        let worst = worst.log2();
+        println!("{name}: 2^{worst:.3}");
+        assert!((stated - 1.0..=stated).contains(&worst), "{name}: 2^{worst}, stated 2^{stated}");
     }
+}
+
+/// How far sine and cosine are off, in units of what is stated.
+fn sin_cos_error(x: f64) -> f64 {
+    let (sin, cos) = math::sin_cos_f64(x);
+    let errors = [(sin, exact::sin(x)), (cos, exact::cos(x))]
+        .map(|(got, right)| (got - right).abs() / (right.abs() * 2f64.powi(-37) + x.abs() * 2f64.powi(-109)));
+    errors[0].max(errors[1])
+}
+
+#[test]
+fn sine_and_cosine_in_f64_are_as_accurate_as_stated_up_to_2_to_the_40() {
+    let most = |exponent: i32| {
+        let errors = (0..20_000).into_par_iter().map(|i: u64| {
+            let bits = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12;
+            let x = f64::from_bits(((1023 + exponent) as u64) << 52 | bits);
+            // Its neighbour where one of both is almost 0.
+            let quarters = (x * std::f64::consts::FRAC_2_PI).round().max(1.0);
+            let turned = quarters * std::f64::consts::FRAC_PI_2;
+            [x, -x, turned, -turned].map(sin_cos_error).into_iter().fold(0.0, f64::max)
+        });
+        errors.reduce(|| 0.0, f64::max)
+    };
+    for exponent in -60..40 {
+        let most = most(exponent);
+        assert!(most <= 1.0, "2^{exponent}: {most}");
+    }
+    assert!(sin_cos_error(2f64.powi(40)) <= 1.0);
+    // The limit is a limit.
+    assert!(most(45) > 1.0);
+    assert!(most(50) <= 2f64.powi(12) && most(51) > 2f64.powi(30));
 }

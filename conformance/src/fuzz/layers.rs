@@ -3,15 +3,21 @@
 //!
 //! | operation | shape of a sample |
 //! |---|---|
-//! | `rms_norm`, `layer_norm` | `[rows, n]` |
+//! | `math`, `relu`, `silu`, `gelu_tanh`, `gelu_erf`, `quick_gelu`, `swiglu` | `[n]` |
+//! | `softmax`, `log_softmax`, `rms_norm`, `layer_norm` | `[rows, n]` |
+//! | `attention` | `[kv_heads, heads of each, queries, slots, d]` |
 //! | `rope` | `[tokens, heads, head_dim]` |
 //! | `kv_scatter` | `[tokens, kv_heads, max_len, head_dim]` |
 
 use super::bits::Random;
+use super::functions::{FORMATS, pairs};
 use super::product::numbers;
 use super::sample::Sample;
-use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format};
-use plumbline_reference::ops::{Bits32, KvScatter, LayerNorm, Op, Pairing, RmsNorm, Rope};
+use plumbline_reference::format::{BF16, E4M3FN, F16, F32, Format, Policy};
+use plumbline_reference::ops::{
+    Bits32, GeluErf, GeluTanh, KvScatter, LayerNorm, LogSoftmax, Math, Op, Pairing, QuickGelu, Relu, RmsNorm,
+    Rope, Silu, Softmax, Swiglu,
+};
 use plumbline_reference::{DType, TensorType};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -21,12 +27,18 @@ struct Input {
     dtype: DType,
     /// Which of the sample's extents it has, in order.
     dimensions: &'static [usize],
+    /// Whether the first two of them are one of the input's.
+    merged: bool,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Numbers,
+    /// Numbers for functions that are about constant almost everywhere.
+    Arguments,
+    /// Rows of numbers and of -Inf.
+    Scores,
     /// Any bits.
     Bits,
     /// Any positions.
@@ -37,29 +49,45 @@ enum Kind {
 
 impl Input {
     fn ty(&self, shape: &[usize]) -> TensorType {
-        let extents = self.dimensions.iter().map(|&dimension| shape[dimension]);
-        TensorType::new(self.dtype, extents.collect::<Vec<_>>())
+        let mut extents: Vec<_> = self.dimensions.iter().map(|&dimension| shape[dimension]).collect();
+        if self.merged {
+            let first = extents.remove(0);
+            extents[0] *= first;
+        }
+        TensorType::new(self.dtype, extents)
     }
 }
 
 /// The inputs; `None` for other operations.
 fn inputs(op: &Op) -> Option<Vec<Input>> {
-    let numbers = |format: Format, dimensions: &'static [usize]| Input {
-        dtype: format.into(),
-        dimensions,
-        kind: Kind::Numbers,
-    };
+    let of = |dtype: DType, dimensions, kind| Input { dtype, dimensions, merged: false, kind };
+    let numbers = |format: Format, dimensions| of(format.into(), dimensions, Kind::Numbers);
+    let positions = |kind| of(DType::U32, &[0], kind);
+    let arguments =
+        |from: Format, count| (0..count).map(|_| of(from.into(), &[0], Kind::Arguments)).collect();
+    let scores = |from: Format| vec![of(from.into(), &[0, 1], Kind::Scores)];
     let row_inputs = |from: Format, vectors: [Option<Format>; 2]| {
         let vectors = vectors.into_iter().flatten().map(|format| numbers(format, &[1]));
         [numbers(from, &[0, 1])].into_iter().chain(vectors).collect()
     };
-    let positions = |kind| Input { dtype: DType::U32, dimensions: &[0], kind };
     match op {
+        Op::Math(Math { from, .. })
+        | Op::Relu(Relu { from, .. })
+        | Op::Silu(Silu { from, .. })
+        | Op::GeluTanh(GeluTanh { from, .. })
+        | Op::GeluErf(GeluErf { from, .. })
+        | Op::QuickGelu(QuickGelu { from, .. }) => Some(arguments(*from, 1)),
+        Op::Swiglu(Swiglu { from, .. }) => Some(arguments(*from, 2)),
+        Op::Softmax(Softmax { from, .. }) | Op::LogSoftmax(LogSoftmax { from, .. }) => Some(scores(*from)),
+        Op::Attention(op) => {
+            let q = Input { merged: true, ..numbers(op.q, &[0, 1, 2, 4]) };
+            Some(vec![q, numbers(op.kv, &[0, 3, 4]), numbers(op.kv, &[0, 3, 4])])
+        }
         Op::RmsNorm(op) => Some(row_inputs(op.from, [op.weight, None])),
         Op::LayerNorm(op) => Some(row_inputs(op.from, [op.weight, op.bias])),
         Op::Rope(op) => Some(vec![numbers(op.from, &[0, 1, 2]), positions(Kind::Positions)]),
         Op::KvScatter(op) => {
-            let bits = |dimensions| Input { dtype: op.dtype, dimensions, kind: Kind::Bits };
+            let bits = |dimensions| of(op.dtype, dimensions, Kind::Bits);
             Some(vec![bits(&[0, 1, 3]), positions(Kind::Slots(2)), bits(&[1, 2, 3])])
         }
         _ => None,
@@ -76,18 +104,21 @@ pub(super) fn types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
     Some(inputs(op)?.iter().map(|input| input.ty(shape)).collect())
 }
 
-const FORMATS: [Format; 3] = [F32, F16, BF16];
 /// 0, 1e-6, 1e-5 and 1.
 const EPS: [u32; 4] = [0, 0x3586_37bd, 0x3727_c5ac, 0x3f80_0000];
 
-/// Formats of x, vector and result, and the other parameters of a norm.
+/// Formats that a vector beside x may have, and none.
+fn vectors(from: Format) -> impl Iterator<Item = Option<Format>> + Clone {
+    let other = (from != F32).then_some(Some(F32));
+    [None, Some(from)].into_iter().chain(other)
+}
+
+/// Formats of x, weight and result, and the other parameters of a norm.
 fn norms() -> impl Iterator<Item = (Format, Option<Format>, Format, Bits32, bool)> {
-    let formats = FORMATS.into_iter().flat_map(|from| FORMATS.map(|to| (from, to)));
-    let vectors =
-        formats.flat_map(|(from, to)| [None, Some(from), Some(F32)].map(|vector| (from, vector, to)));
-    vectors.flat_map(|(from, vector, to)| {
+    let weights = pairs().flat_map(|(from, to)| vectors(from).map(move |weight| (from, weight, to)));
+    weights.flat_map(|(from, weight, to)| {
         EPS.into_iter().flat_map(move |eps| {
-            [false, true].map(|compensated| (from, vector, to, Bits32(f32::from_bits(eps)), compensated))
+            [false, true].map(|compensated| (from, weight, to, Bits32(f32::from_bits(eps)), compensated))
         })
     })
 }
@@ -100,7 +131,7 @@ pub(super) fn rms_norms() -> Vec<Op> {
 
 pub(super) fn layer_norms() -> Vec<Op> {
     let with_bias = norms().flat_map(|(from, weight, to, eps, compensated)| {
-        [None, weight].map(|bias| LayerNorm { from, weight, bias, to, eps, compensated }.into())
+        vectors(from).map(move |bias| LayerNorm { from, weight, bias, to, eps, compensated }.into())
     });
     with_bias.collect()
 }
@@ -133,7 +164,18 @@ pub(super) fn kv_scatters() -> Vec<Op> {
 pub(super) fn shapes(op: &Op) -> BoxedStrategy<Vec<usize>> {
     let few = || prop_oneof![1 => Just(0usize), 20 => 1..=3usize, 2 => select(&[5usize, 8, 17][..])];
     match op {
-        Op::RmsNorm(_) | Op::LayerNorm(_) => {
+        Op::Attention(op) => {
+            let used = op.length.unwrap_or(0);
+            let slots = prop_oneof![8 => 0..=9usize, 4 => select(&[15usize, 16, 17, 31, 32, 33, 65][..])];
+            let d = prop_oneof![8 => 1..=9usize, 2 => select(&[31usize, 32, 64, 80, 128][..])];
+            let heads = || prop_oneof![1 => Just(0usize), 20 => 1..=3usize];
+            (heads(), heads(), few(), slots, d)
+                .prop_map(move |(kv_heads, of_each, queries, slots, d)| {
+                    vec![kv_heads, of_each, queries, used + slots, d]
+                })
+                .boxed()
+        }
+        Op::RmsNorm(_) | Op::LayerNorm(_) | Op::Softmax(_) | Op::LogSoftmax(_) => {
             let around = select(&[31usize, 32, 33, 255, 256, 257, 511, 512, 513, 1025][..]);
             let n = prop_oneof![1 => Just(0usize), 10 => 1..=9usize, 6 => around, 4 => 1..=600usize];
             (few(), n).prop_map(|(rows, n)| vec![rows, n]).boxed()
@@ -149,12 +191,14 @@ pub(super) fn shapes(op: &Op) -> BoxedStrategy<Vec<usize>> {
                 })
                 .boxed()
         }
-        _ => {
+        Op::KvScatter(_) => {
             let dim = prop_oneof![8 => 0..=9usize, 2 => select(&[64usize, 80, 128][..])];
             (few(), few(), 0..=20usize, dim)
                 .prop_map(|(tokens, heads, free, dim)| vec![tokens, heads, tokens + free, dim])
                 .boxed()
         }
+        // Functions of elements.
+        _ => super::shape::lengths().prop_map(|n| vec![n]).boxed(),
     }
 }
 
@@ -166,14 +210,42 @@ pub(super) fn fill(op: &Op, shape: &[usize], seed: u64) -> Vec<Vec<u64>> {
         let count = input.ty(shape).shape.iter().product();
         match (input.kind, input.dtype.format()) {
             (Kind::Numbers, Some(format)) => numbers(format, count, &mut random),
+            (Kind::Arguments, Some(format)) => arguments(format, count, &mut random),
+            (Kind::Scores, Some(format)) => scores(format, [shape[0], shape[1]], &mut random),
             (Kind::Slots(dimension), _) => slots(count, shape[dimension], &mut random),
             (Kind::Positions, _) => (0..count).map(|_| position(&mut random)).collect(),
-            (Kind::Numbers | Kind::Bits, _) => {
-                (0..count).map(|_| random.word() & input.dtype.code_mask()).collect()
-            }
+            _ => (0..count).map(|_| random.word() & input.dtype.code_mask()).collect(),
         }
     });
     codes.collect()
+}
+
+/// Numbers; half of the time within so much of 0 that exponentials of them are neither 0 nor
+/// infinite, or only just.
+fn arguments(format: Format, count: usize, random: &mut Random) -> Vec<u64> {
+    let Some(most) = random.pick(&[None, None, None, Some(2.0), Some(16.0), Some(110.0)]).flatten() else {
+        return numbers(format, count, random);
+    };
+    let argument = |_| {
+        let within_1 = random.word() as i64 as f64 / 2f64.powi(63);
+        format.encode((most * within_1).into(), &Policy::IEEE, 0)
+    };
+    (0..count).map(argument).collect()
+}
+
+/// Rows of numbers, some of which begin with -Inf, have it anywhere or have nothing else.
+fn scores(format: Format, [rows, n]: [usize; 2], random: &mut Random) -> Vec<u64> {
+    let mut codes = numbers(format, rows * n, random);
+    let masked = format.encode(f64::NEG_INFINITY.into(), &Policy::IEEE, 0);
+    for row in codes.chunks_exact_mut(n.max(1)) {
+        match random.below(8) {
+            0 => row.fill(masked),
+            1 => row[..random.below(n)].fill(masked),
+            2 => row.iter_mut().filter(|_| random.below(2) == 0).for_each(|code| *code = masked),
+            _ => {}
+        }
+    }
+    codes
 }
 
 /// Small, large, or at a power of two.
@@ -231,7 +303,41 @@ pub(super) fn with_op(sample: &Sample, op: Op) -> Option<Sample> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::functions::{log_softmaxes, maths, simple_attentions, softmaxes, swiglus};
     use super::*;
+    use plumbline_reference::ops::Attention;
+
+    #[test]
+    fn parameters_are_drawn_once_each_and_independently() {
+        for all in [rms_norms(), layer_norms()] {
+            assert!(all.iter().enumerate().all(|(i, op)| !all[..i].contains(op)));
+        }
+        let formats = |weight, bias| {
+            layer_norms().iter().any(
+                |op| matches!(op, Op::LayerNorm(op) if (op.from, op.weight, op.bias) == (BF16, weight, bias)),
+            )
+        };
+        assert!(formats(None, Some(BF16)) && formats(Some(BF16), Some(F32)) && formats(Some(F32), None));
+    }
+
+    #[test]
+    fn heads_go_with_their_keys_and_slots_in_use_stay() {
+        // Two kv heads, two heads of each, one query, two slots, one element.
+        let op: Op = Attention { length: Some(1), ..Attention::new(F32, F32, F32) }.into();
+        let codes = vec![vec![1, 2, 3, 4], vec![10, 11, 20, 21], vec![30, 31, 40, 41]];
+        let sample = Sample { op, shape: vec![2, 2, 1, 2, 1], codes };
+        assert_eq!(types(&sample.op, &sample.shape).unwrap()[0].shape, [4, 1, 1]);
+        let last = keep(&sample, 0, |head| head == 1).unwrap();
+        assert_eq!(last.codes, [vec![3, 4], vec![20, 21], vec![40, 41]]);
+        let first_of_each = keep(&sample, 1, |head| head == 0).unwrap();
+        assert_eq!(first_of_each.codes[0], [1, 3]);
+        let one_slot = keep(&sample, 3, |slot| slot == 1).unwrap();
+        assert_eq!(one_slot.codes[1..], [vec![11, 21], vec![31, 41]]);
+        assert!([last, first_of_each, one_slot].iter().all(Sample::fits));
+        let longer =
+            Sample { op: Attention { length: Some(3), ..Attention::new(F32, F32, F32) }.into(), ..sample };
+        assert!(!longer.fits());
+    }
 
     #[test]
     fn slices_that_are_left_out_take_their_rows_with_them() {
@@ -249,10 +355,44 @@ mod tests {
         assert!(keep(&sample, 0, |_| false).is_none());
     }
 
+    /// How many of 200 fillings have something.
+    fn count(op: &Op, shape: &[usize], has: impl Fn(&[Vec<f32>]) -> bool) -> usize {
+        let number = |code: &u64| f32::from_bits(*code as u32);
+        let all = |codes: Vec<Vec<u64>>| -> Vec<Vec<f32>> {
+            codes.iter().map(|codes| codes.iter().map(number).collect()).collect()
+        };
+        (0..200).filter(|&seed| has(&all(fill(op, shape, seed)))).count()
+    }
+
+    #[test]
+    fn inputs_have_what_functions_go_wrong_at() {
+        let row = |has: fn(&[f32]) -> bool| {
+            let op: Op = Softmax::new(F32, F32).into();
+            count(&op, &[3, 100], |inputs| inputs[0].chunks(100).any(has))
+        };
+        let is_masked = |x: &f32| *x == f32::NEG_INFINITY;
+        assert!(row(|row| row.iter().all(is_masked)) > 40);
+        let leading = row(|row| row[..64].iter().all(is_masked) && row[64..].iter().any(|x| x.is_finite()));
+        assert!(leading > 10);
+        assert!(row(|row| row.iter().any(|x| x.is_nan())) > 10);
+        assert!(row(|row| row.iter().all(|x| x.is_finite() && x.abs() < 40.0)) > 20);
+
+        let element = |has: fn(f32) -> bool| {
+            let op: Op = Swiglu { from: F32, to: F32 }.into();
+            count(&op, &[17], |inputs| inputs.iter().all(|input| input.iter().any(|&x| has(x))))
+        };
+        assert!(element(f32::is_nan) > 0 && element(|x| x == f32::NEG_INFINITY) > 0);
+        assert!(element(|x| (-14.0..-5.0).contains(&x)) > 20);
+        assert!(element(|x| (-103.0..-88.0).contains(&x)) > 2);
+        assert!(element(|x| x.is_finite() && x.abs() > 1e6) > 10);
+    }
+
     #[test]
     fn every_shape_fits_and_is_filled() {
         let runner = &mut proptest::test_runner::TestRunner::deterministic();
-        for op in [rms_norms(), layer_norms(), ropes(), kv_scatters()].concat() {
+        let of_functions = [maths(), swiglus(), softmaxes(), log_softmaxes(), simple_attentions()].concat();
+        let of_layers = [rms_norms(), layer_norms(), ropes(), kv_scatters()].concat();
+        for op in [of_functions, of_layers].concat() {
             let shape = shapes(&op).new_tree(runner).unwrap().current();
             let codes = fill(&op, &shape, 1);
             let sample = Sample { op, shape, codes };

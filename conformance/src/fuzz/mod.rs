@@ -8,13 +8,15 @@
 //! - `quantize`: numbers for blocks of integers.
 //! - `blocks`: the same for operations on GGML blocks; `prefill` has the parameters of those that are
 //!   made of others.
-//! - `layers`: the same for operations of layers.
+//! - `layers`: the same for operations of layers; `functions` has the parameters of those of elements
+//!   and rows.
 //! - `shrink`: from a failing sample to the simplest one.
 //! - `target`: what is fuzzed, and the search.
 //! - `regression`: a finding as a literal case that every later run replays.
 
 mod bits;
 mod blocks;
+mod functions;
 mod layers;
 mod mx;
 mod operation;

@@ -1,6 +1,10 @@
 //! Strategies over the parameters of operations.
 
 use super::blocks::{any_batched_gemv, any_gemv, block_dequantizes, simple_batched_gemvs, simple_gemvs};
+use super::functions::{
+    any_attention, gelu_erfs, gelu_tanhs, log_softmaxes, maths, quick_gelus, relus, silus, simple_attentions,
+    softmaxes, swiglus,
+};
 use super::layers::{kv_scatters, layer_norms, rms_norms, ropes};
 use super::mx::{any_mx_quantize, mx_dequantizes, mx_quantizes};
 use super::prefill::{any_dispatch, any_prefill_linear, simple_dispatches, simple_prefill_linears};
@@ -27,7 +31,7 @@ pub(super) struct Kind {
 }
 
 /// Every operation that is fuzzed.
-pub(super) const KINDS: [Kind; 24] = [
+pub(super) const KINDS: [Kind; 34] = [
     Kind { name: "cast", any: any_cast, simple: simple_casts },
     Kind { name: "decode", any: || select(decodes()).boxed(), simple: decodes },
     Kind { name: "classify", any: || select(classifies()).boxed(), simple: classifies },
@@ -48,6 +52,16 @@ pub(super) const KINDS: [Kind; 24] = [
     Kind { name: "batched_gemv", any: any_batched_gemv, simple: simple_batched_gemvs },
     Kind { name: "prefill_linear", any: any_prefill_linear, simple: simple_prefill_linears },
     Kind { name: "dispatch", any: any_dispatch, simple: simple_dispatches },
+    Kind { name: "math", any: || select(maths()).boxed(), simple: maths },
+    Kind { name: "relu", any: || select(relus()).boxed(), simple: relus },
+    Kind { name: "silu", any: || select(silus()).boxed(), simple: silus },
+    Kind { name: "gelu_tanh", any: || select(gelu_tanhs()).boxed(), simple: gelu_tanhs },
+    Kind { name: "gelu_erf", any: || select(gelu_erfs()).boxed(), simple: gelu_erfs },
+    Kind { name: "quick_gelu", any: || select(quick_gelus()).boxed(), simple: quick_gelus },
+    Kind { name: "swiglu", any: || select(swiglus()).boxed(), simple: swiglus },
+    Kind { name: "softmax", any: || select(softmaxes()).boxed(), simple: softmaxes },
+    Kind { name: "log_softmax", any: || select(log_softmaxes()).boxed(), simple: log_softmaxes },
+    Kind { name: "attention", any: any_attention, simple: simple_attentions },
     Kind { name: "rms_norm", any: || select(rms_norms()).boxed(), simple: rms_norms },
     Kind { name: "layer_norm", any: || select(layer_norms()).boxed(), simple: layer_norms },
     Kind { name: "rope", any: || select(ropes()).boxed(), simple: ropes },

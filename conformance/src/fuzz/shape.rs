@@ -10,7 +10,8 @@ const AROUND_THREADS: [usize; 6] = [1023, 1024, 1025, 2049, 4095, 4097];
 /// The reference's parallel path takes up to 2^14 elements at a time.
 const AROUND_TASKS: [usize; 4] = [16_383, 16_384, 16_385, 32_769];
 
-fn lengths() -> impl Strategy<Value = usize> {
+/// Numbers of elements.
+pub(super) fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![
         80 => 1..=9usize,
         80 => select(&AROUND_VECTORS[..]),

@@ -82,10 +82,12 @@ fn gaps(shape: &[usize]) -> Vec<usize> {
 #[test]
 fn repeated_inputs_equal_their_contiguous_copies() {
     for sample in samples() {
-        let repeat = |input: &Tensor| {
-            if input.shape().is_empty() { input.clone() } else { repeated(input, input.shape()) }
+        // Places for rows are there once each.
+        let stays = |i, input: &Tensor| input.shape().is_empty() || sample.op.checked().contains(&i);
+        let repeat = |(i, input): (usize, &Tensor)| {
+            if stays(i, input) { input.clone() } else { repeated(input, input.shape()) }
         };
-        let repeated: Vec<_> = sample.inputs(&[5, 7]).iter().map(repeat).collect();
+        let repeated: Vec<_> = sample.inputs(&[5, 7]).iter().enumerate().map(repeat).collect();
         let copied: Vec<_> = repeated.iter().map(Tensor::to_contiguous).collect();
         let expected = evaluate(sample.op.clone(), &copied);
         assert!(evaluate(sample.op.clone(), &repeated) == expected, "{}", sample.op.name());

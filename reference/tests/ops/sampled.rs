@@ -6,15 +6,17 @@ use plumbline_reference::block::mx::{self, MxFormat};
 use plumbline_reference::block::{BlockFormat, Int8Format};
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32};
 use plumbline_reference::ops::{
-    Absmax, Activations, BatchedGemv, Bits32, BlockConversion, Cast, Classify, Decode, Dequantize,
-    DeviceScaledCast, Dispatch, FormatInfo, FusedActivation, Gemm, GemmFused, GemmScale, Gemv, Int8Quantize,
-    Mma, MxDequantize, MxQuantize, Op, PrefillLinear, Product, Quantize, Route, ScaleOp, ScaledCast,
-    ScaledDecode,
+    Absmax, Activations, Alignment, Attention, BatchedGemv, Bits32, BlockConversion, Cast, Causal, Classify,
+    Decode, Dequantize, DeviceScaledCast, Dispatch, Elementary, FormatInfo, FusedActivation, GeluErf,
+    GeluTanh, Gemm, GemmFused, GemmScale, Gemv, Int8Quantize, KvScatter, LayerNorm, LogSoftmax, Math, Mma,
+    MxDequantize, MxQuantize, Op, Pairing, PrefillLinear, Product, Quantize, QuickGelu, Relu, RmsNorm, Rope,
+    Route, ScaleOp, ScaledCast, ScaledDecode, Silu, Softmax, SoftmaxOrder, Swiglu,
 };
 use plumbline_reference::{DType, Path, Tensor, TensorType};
 
 /// An operation and the element types of its inputs: first those as long as asked
-/// for, then one scalar f32 where it takes a scale. Those of a product are in `product_types`.
+/// for, then one scalar f32 where it takes a scale. Those of a product are in `product_types`, those of
+/// a layer in `layer_types`.
 pub(crate) struct Sample {
     pub(crate) op: Op,
     x: Option<DType>,
@@ -48,11 +50,13 @@ impl Sample {
                     let moderate = (bits % 2001) as f32 / 7.0 - 140.0;
                     format.encode(moderate.into(), &Policy::default(), 0)
                 }
+                // Places for rows, each once.
+                (_, DType::U32) if self.op.name() == "kv_scatter" => i as u64,
                 (bits, dtype) => bits & dtype.code_mask(),
             };
             Tensor::from_fn(TensorType::new(dtype, shape), Path::Definition, code).unwrap()
         };
-        if let Some(types) = product_types(&self.op, shape) {
+        if let Some(types) = product_types(&self.op, shape).or_else(|| layer_types(&self.op, shape)) {
             let inputs = types.iter().zip(1..);
             return inputs.map(|(ty, seed)| make(ty.dtype, &ty.shape, seed)).collect();
         }
@@ -137,6 +141,37 @@ fn product_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
     }
 }
 
+/// Types of the inputs of a layer, of about as many elements as that shape has.
+fn layer_types(op: &Op, shape: &[usize]) -> Option<Vec<TensorType>> {
+    let count = shape.iter().fold(1usize, |count, &extent| count.saturating_mul(extent));
+    let rows = [count / 16, 16];
+    match op {
+        Op::Swiglu(op) => Some(vec![TensorType::new(op.from, shape); 2]),
+        Op::Softmax(op) => Some(vec![TensorType::new(op.from, rows)]),
+        Op::LogSoftmax(op) => Some(vec![TensorType::new(op.from, shape)]),
+        Op::Attention(op) => {
+            let cache = TensorType::new(op.kv, [2, count / 8, 4]);
+            Some(vec![TensorType::new(op.q, [4, 3, 4]), cache.clone(), cache])
+        }
+        Op::RmsNorm(op) => Some(vec![TensorType::new(op.from, rows)]),
+        Op::LayerNorm(op) => {
+            let vectors = [op.weight, op.bias].into_iter().flatten();
+            let vectors = vectors.map(|format| TensorType::new(format, [count]));
+            Some([TensorType::new(op.from, [1, count])].into_iter().chain(vectors).collect())
+        }
+        Op::Rope(op) => {
+            let x = TensorType::new(op.from, [count / 12, 2, 6]);
+            Some(vec![x, TensorType::new(DType::U32, [count / 12])])
+        }
+        Op::KvScatter(op) => {
+            let (rows, cache) = ([count / 6, 2, 3], [2, count / 6 + 3, 3]);
+            let positions = TensorType::new(DType::U32, [rows[0]]);
+            Some(vec![TensorType::new(op.dtype, rows), positions, TensorType::new(op.dtype, cache)])
+        }
+        _ => None,
+    }
+}
+
 /// That shape with its last extent rounded up to whole blocks.
 fn whole(format: BlockFormat, shape: &[usize]) -> Vec<usize> {
     let mut shape = shape.to_vec();
@@ -170,6 +205,20 @@ pub(crate) fn samples() -> Vec<Sample> {
         ..Gemm::new(E4M3FN, E5M2, E4M3FN)
     };
     let chain = Gemm::new(F16, F16, F16).accumulated(None, Accumulation::Chain(Block::HOPPER));
+    let attention = Attention {
+        causal: Alignment::BottomRight,
+        softmax: SoftmaxOrder::Online(32),
+        probabilities: BF16,
+        ..Attention::new(F32, F16, BF16)
+    };
+    let norm = LayerNorm {
+        from: F32,
+        weight: Some(BF16),
+        bias: Some(F32),
+        to: F16,
+        eps: Bits32(1e-5),
+        compensated: false,
+    };
     let stochastic = Policy { rounding: Rounding::Stochastic, ..Policy::default() };
     vec![
         Sample::new(Cast::new(F32, E4M3FN), F32),
@@ -210,6 +259,21 @@ pub(crate) fn samples() -> Vec<Sample> {
         }),
         Sample::product(Dispatch::new(BlockFormat::Q8_0, 2, Product::Gemv, Route::Dequantized)),
         Sample::product(GemmFused::new(F16, F16, FusedActivation::Relu)),
+        Sample::new(Math { function: Elementary::Sin, from: F32, to: F32 }, F32),
+        Sample::new(Math { function: Elementary::NormalCdf, from: BF16, to: F16 }, BF16),
+        Sample::new(Relu { from: F16, to: BF16 }, F16),
+        Sample::new(Silu { from: F32, to: F16 }, F32),
+        Sample::new(GeluTanh { from: BF16, to: BF16 }, BF16),
+        Sample::new(GeluErf { from: F32, to: F32 }, F32),
+        Sample::new(QuickGelu { from: F16, to: F32 }, F16),
+        Sample::product(Swiglu { from: F32, to: BF16 }),
+        Sample::product(Softmax { causal: Some(Causal { offset: 7 }), ..Softmax::new(F32, F32) }),
+        Sample::product(LogSoftmax { scale: Bits32(0.25), ..LogSoftmax::new(F16, F32) }),
+        Sample::product(attention),
+        Sample::product(RmsNorm { from: F32, weight: None, to: F32, eps: Bits32(1e-6), compensated: true }),
+        Sample::product(norm),
+        Sample::product(Rope { rotary_dim: Some(4), ..Rope::new(Pairing::Halves) }),
+        Sample::product(KvScatter { dtype: E4M3FN.into() }),
         Sample::product(exact),
         Sample::product(chain),
     ]
