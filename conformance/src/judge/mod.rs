@@ -446,10 +446,19 @@ impl Comparator {
                 if !exact.is_finite() || in_range && matches!(got_value, Value::Infinite { .. }) {
                     return (right == got, None);
                 }
+                // Out of range, the right result is what the policy makes of it.
+                if !in_range && right == got {
+                    return (true, Some(0.0));
+                }
+                let beyond = power_of_two(format.max_exponent() + 1);
+                let exact = exact.clamp(-beyond, beyond);
                 let unbounded = |value: Value| match value {
                     Value::Infinite { negative } => {
-                        let beyond = power_of_two(format.max_exponent() + 1);
-                        if negative { -beyond } else { beyond }
+                        if negative {
+                            -beyond
+                        } else {
+                            beyond
+                        }
                     }
                     value => value.to_f64(),
                 };

@@ -86,6 +86,16 @@ fn overflow_counts_as_the_next_power_of_two() {
 }
 
 #[test]
+fn what_a_policy_makes_of_an_overflow_is_right() {
+    let ulp = Criterion::Ulp(1.0);
+    for right in [0x7c00, 0x7bff] {
+        assert!(one(ulp, 1e30, right, right, F16), "{right:x}");
+        assert!(!one(ulp, 1e30, right, right | 0x8000, F16), "{right:x}");
+        assert!(!one(ulp, 1e30, right, 0x7b00, F16), "{right:x}");
+    }
+}
+
+#[test]
 fn faults_are_named() {
     let cases: &[(f32, u64, u64, Fault)] = &[
         (465.0, 0x7e, 0x7f, Fault::NanMade),

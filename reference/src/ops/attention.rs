@@ -26,7 +26,11 @@
 //! 3. `e'` is e rounded to the format `probabilities`, which the sum is not.
 //! 4. `y = acc / sum`, one rounding to the output's format.
 //!
-//! A bound holds both ways, any order of sums, and rescaling as often as every 16 slots.
+//! Sums overflow where f32 does: of values near the largest, the result may be infinite though their
+//! mean is not.
+//!
+//! A bound holds both ways, any order of sums, and rescaling as often as every 16 slots. It grows with
+//! the number of slots and the size of the products, up to the extremes of the values.
 //!
 //! Errors name the input or parameter: heads that do not divide, d beyond 256, a length beyond the
 //! slots.

@@ -111,6 +111,9 @@ impl LayerNorm {
             high: variance.high + of_updates + error * error,
         };
         let variance = variance.rounded(steps, count);
+        // The sum of squares may overflow before it is divided.
+        let overflows = Interval::from(squares).rounded(steps, count + 8.0).high.is_infinite();
+        let variance = if overflows { Interval { high: f64::INFINITY, ..variance } } else { variance };
         let r = rsqrt((variance + self.eps.0.into()).rounded(steps, 1.0), steps);
         let vectors = vectors.map(|vector| vector.map(<[f32]>::to_vec));
         Some(move |i: usize| {

@@ -200,6 +200,15 @@ impl Rope {
     }
 }
 
+/// A sum of products that may underflow: a zero of either sign, by the order of the steps.
+fn either_zero(y: Interval) -> Interval {
+    let smallest = f64::from(f32::from_bits(1));
+    if y.low == 0.0 && y.high == 0.0 || y.low > smallest || y.high < -smallest {
+        return y;
+    }
+    Interval { low: if y.low < 0.0 { y.low } else { -0.0 }, high: if y.high > 0.0 { y.high } else { 0.0 } }
+}
+
 impl Operation for Rope {
     const INPUTS: &'static [&'static str] = &["x", "positions"];
 
@@ -286,6 +295,7 @@ impl Operation for Rope {
             let product = |x: f32, factor: Interval| (Interval::from(x) * factor).rounded(steps, 1.0);
             let (first, last) = (product(own, cos), product(other, sin));
             let y = (if second { last + first } else { first - last }).rounded(steps, 1.0);
+            let y = if steps == Steps::F32 { either_zero(y) } else { y };
             if y.is_number() { y } else { canonical() }
         };
         let chunk = |positions: &[usize]| -> Vec<Interval> {

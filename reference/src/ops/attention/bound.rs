@@ -42,6 +42,9 @@ impl Attention {
             };
             let rescalings = if steps == Steps::Real { 0.0 } else { ROUNDINGS * (seen / tile) as f64 };
             let sum = sum.rounded(steps, rescalings);
+            // The largest adds 1.
+            let whole = Interval { low: 1.0 - 8.0 * U, high: f64::INFINITY };
+            let sum = if steps == Steps::F32 { sum.within(whole) } else { sum };
             let narrowed = if self.probabilities == F32 || steps == Steps::Real {
                 0.0
             } else {
@@ -102,7 +105,9 @@ impl Attention {
         let s: Vec<_> = k.chunks_exact(q.len()).map(|k| (product(k) * scale).rounded(steps, 1.0)).collect();
         let max = s.iter().copied().reduce(Interval::max)?;
         let in_range = s.iter().all(|s| s.magnitude() <= f64::from(f32::MAX));
-        in_range.then(|| s.iter().map(|s| (*s - max).rounded(steps, 1.0).exp(steps)).collect())
+        // Whatever errors the products have, no product is above the largest that is found.
+        let weight = Interval { low: 0.0, high: 1.0 + 4.0 * U };
+        in_range.then(|| s.iter().map(|s| (*s - max).rounded(steps, 1.0).exp(steps).within(weight)).collect())
     }
 
     /// What a mean of so many values within these extremes may be, roundings included.
