@@ -9,7 +9,8 @@ mod common;
 
 use catalogue::{Fault, catalogue};
 use common::{Run, command, plumbline, run};
-use plumbline_conformance::adapter::Closure;
+use plumbline_conformance::adapter::DemoFault::{self, *};
+use plumbline_conformance::adapter::{Closure, demo_fault};
 use plumbline_conformance::case::NanJudge;
 use plumbline_conformance::fuzz::{Finding, Targets, record};
 use plumbline_conformance::registry::Registry;
@@ -90,6 +91,47 @@ fn every_fault_is_found_shrunk_written_and_replayed() {
     assert!(check.stdout.contains(&format!("{count} cases are valid")), "{}", check.stdout);
 }
 
+/// Faults of layers, and an operation in which each shows.
+const OF_LAYERS: [(DemoFault, &str); 27] = [
+    (TanhOverflows, "math"),
+    (ExpFlushed, "math"),
+    (AnglesOfF32, "math"),
+    (ReluSwallowsNan, "relu"),
+    (MinusInfinityIsNan, "silu"),
+    (GeluTailLost, "gelu_tanh"),
+    (GeluTailLost, "gelu_erf"),
+    (TanhOverflows, "gelu_tanh"),
+    (GeluVariantSwapped, "gelu_tanh"),
+    (GateSwapped, "swiglu"),
+    (WithoutMaximum, "softmax"),
+    (MaximumFromZero, "softmax"),
+    (PerWarp, "softmax"),
+    (RowRestDropped, "softmax"),
+    (LeadingTileIsNan, "softmax"),
+    (MaskOffByOne, "softmax"),
+    (FullyMaskedIsNan, "softmax"),
+    (LogOfQuotient, "log_softmax"),
+    (AlignmentSwapped, "attention"),
+    (HeadScaleDropped, "attention"),
+    (LastSlotDropped, "attention"),
+    (GroupsInterleaved, "attention"),
+    (UnusedSlotsRead, "attention"),
+    (ProductsInF16, "attention"),
+    (RescaleDropped, "attention"),
+    (WeightDropped, "layer_norm"),
+    (RowLate, "kv_scatter"),
+];
+
+#[test]
+fn faults_of_layers_are_found() {
+    for (fault, operation) in OF_LAYERS {
+        let mut all = targets(&Subject::shared(demo_fault(fault)));
+        all.filter(&format!("/{operation}"));
+        let target = all.targets.iter().find(|target| target.operation() == operation).unwrap();
+        assert!(target.search(0).run(2000).is_some(), "{fault} in {operation}");
+    }
+}
+
 #[test]
 fn a_panic_is_a_finding() {
     let backend = Closure::elementwise("panics", Cast::new(F32, E4M3FN), |x| {
@@ -130,14 +172,14 @@ fn fixtures() -> tempfile::TempDir {
         fs::create_dir(folder.path().join(sub)).unwrap();
     }
     // Recordings lie beside the cases that name them.
-    let mut folders = vec!["cases".to_owned(), "ggml".to_owned()];
+    let mut folders = ["cases", "cases/sequences", "ggml"].map(str::to_owned).to_vec();
     for entry in fs::read_dir(own.join("hardware")).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         folders.push(format!("hardware/{}", entry.file_name().to_string_lossy()));
     }
     for sub in folders {
         fs::create_dir_all(folder.path().join(&sub)).unwrap();
-        for entry in fs::read_dir(own.join(&sub)).unwrap() {
-            let entry = entry.unwrap();
+        let entries = fs::read_dir(own.join(&sub)).unwrap().map(Result::unwrap);
+        for entry in entries.filter(|entry| entry.path().is_file()) {
             fs::copy(entry.path(), folder.path().join(&sub).join(entry.file_name())).unwrap();
         }
     }

@@ -239,7 +239,7 @@ fn attention(fault: DemoFault, op: &Attention, inputs: &[Tensor]) -> Result<Opti
     let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
     let seen = |query: usize| {
         let used = op.used(slots) as i64;
-        let limit = op.offset(queries, slots).map_or(used, |offset| query as i64 + offset + 1);
+        let limit = op.offset(queries, slots).map_or(used, |offset| offset.saturating_add(query as i64 + 1));
         limit.clamp(0, used) as usize
     };
     let first = |i: usize| i / d / queries * kv_heads / heads * slots;
