@@ -73,7 +73,7 @@ fn encoded(format: Format, x: f64) -> u64 {
 
 /// A number that tells -0 from +0 and orders as the values do.
 fn order(format: Format, code: u64) -> i64 {
-    let sign = 1 << (format.exponent_bits + format.fraction_bits + u32::from(format.low_padding));
+    let sign = 1 << (format.exponent_bits + format.fraction_bits + format.low_padding);
     if code & sign == 0 { code as i64 } else { -1 - (code & !sign) as i64 }
 }
 
