@@ -225,11 +225,9 @@ impl Interval {
         }
         // Sums of terms of one sign keep it.
         let wide = sum.widened(g(additions) * magnitudes * (1.0 + 1e-9));
-        let wide = if terms.iter().all(|term| term.low >= 0.0) {
-            Self { low: wide.low.max(0.0), ..wide }
-        } else {
-            wide
-        };
+        if terms.iter().all(|term| term.low >= 0.0) {
+            return Self { low: wide.low.max(0.0), ..wide };
+        }
         wide
     }
 }
