@@ -1,6 +1,6 @@
 //! `absmax`.
 
-use super::OnDevice;
+use super::{MOST_BLOCKS, OnDevice};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, View};
@@ -20,8 +20,6 @@ const LONG: u64 = 1 << 14;
 /// Bytes of one block of a long group.
 const SLICE: u64 = 1 << 18;
 const THREADS: u32 = 512;
-/// Warps at once; further groups follow in the same warps.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for Absmax {
     fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {

@@ -1,7 +1,6 @@
 //! `attention`.
 
-use super::softmax::{LANES, MOST_BLOCKS};
-use super::{CANONICAL, OnDevice};
+use super::{LANES, MOST_BLOCKS, CANONICAL, OnDevice};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, View};

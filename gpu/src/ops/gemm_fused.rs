@@ -1,6 +1,6 @@
 //! `gemm_fused`: in one kernel, or the product, the bias and the activation one after another.
 
-use super::{OnDevice, gemm};
+use super::{MOST_BLOCKS, OnDevice, gemm};
 use crate::blas::Way;
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit, constant};
@@ -21,8 +21,6 @@ const STEPS: &str = "steps";
 
 /// Rows and columns of a block's tile.
 const TILE: u64 = 64;
-/// Blocks at once; further tiles follow in the same ones.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for GemmFused {
     fn supports(&self, _: ComputeCapability) -> Result<(), Unsupported> {

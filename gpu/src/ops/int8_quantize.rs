@@ -1,6 +1,6 @@
 //! `int8_quantize`.
 
-use super::{OnDevice, WARPS};
+use super::{MOST_BLOCKS, OnDevice, WARPS};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, THREADS, View};
@@ -10,8 +10,6 @@ use plumbline_reference::ops::Int8Quantize;
 
 const SOURCE: Source = Source { name: "int8_quantize", text: include_str!("../../kernels/int8_quantize.cu") };
 
-/// Blocks of threads at once; further blocks of integers follow in the same warps.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for Int8Quantize {
     fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {

@@ -1,6 +1,6 @@
 //! `mma`: the instruction itself.
 
-use super::OnDevice;
+use super::{MOST_BLOCKS, OnDevice};
 use crate::device::ComputeCapability;
 use crate::module::{SM_80, SM_89, SM_90, Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, View};
@@ -16,8 +16,6 @@ const INSTRUCTION: &str = "instruction";
 
 /// A warpgroup, or four warps.
 const THREADS: u32 = 128;
-/// Blocks at once; further tiles follow in the same ones.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for Mma {
     fn supports(&self, arch: ComputeCapability) -> Result<(), Unsupported> {

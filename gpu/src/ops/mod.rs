@@ -232,6 +232,13 @@ operations! {
     kv_scatter: KvScatter,
 }
 
+/// Threads of a block that has a row: `LANES` of `row.cuh`.
+const LANES: u32 = 256;
+
+/// Blocks of threads at once: a kernel whose work may need more goes on with the rest in the same
+/// blocks.
+const MOST_BLOCKS: u64 = 1 << 16;
+
 /// The variant that computes with integers and runs on any architecture.
 const BITS: &str = "bits";
 /// The variant that follows the canonical steps.

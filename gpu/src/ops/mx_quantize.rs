@@ -1,6 +1,6 @@
 //! `mx_quantize`.
 
-use super::{BITS, OnDevice, random};
+use super::{MOST_BLOCKS, BITS, OnDevice, random};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, THREADS, View};
@@ -13,8 +13,6 @@ const SOURCE: Source = Source { name: "mx_quantize", text: include_str!("../../k
 
 /// Formats of the numbers on the wide side of a block.
 pub(super) const WIDE: [Format; 3] = [F32, F16, BF16];
-/// Blocks of threads at once; further elements follow in the same ones.
-pub(super) const MOST_BLOCKS: u64 = 1 << 16;
 
 /// The unit of a source for one format of blocks and one on their wide side.
 pub(super) fn unit(source: Source, format: MxFormat, wide: (&'static str, Format)) -> Unit {

@@ -1,16 +1,12 @@
 //! What `rms_norm` and `layer_norm` have in common: one kernel, a block of threads per row.
 
+use super::{LANES, MOST_BLOCKS};
 use crate::module::{Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, View};
 use plumbline_reference::format::{F32, Format};
 use plumbline_reference::ops::activation::FORMATS;
 
 const SOURCE: Source = Source { name: "norm", text: include_str!("../../kernels/norm.cu") };
-
-/// Threads of a block: the lanes of `row.cuh`.
-const THREADS: u32 = 256;
-/// Blocks of a grid; further rows follow in the same blocks.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 /// The parameters of both.
 #[derive(Clone, Copy)]
@@ -52,7 +48,7 @@ impl Norm {
             unit: self.unit(),
             entry: "norm_rows",
             blocks: rows.min(MOST_BLOCKS),
-            threads: THREADS,
+            threads: LANES,
             arguments: first.into_iter().chain(eps).chain(vectors).collect(),
         })]
     }

@@ -1,6 +1,6 @@
 //! `prefill_linear`: its steps one by one, or a kernel that decodes blocks inside of the product.
 
-use super::{OnDevice, program};
+use super::{MOST_BLOCKS, OnDevice, program};
 use crate::device::ComputeCapability;
 use crate::module::{SM_80, SM_90, Source, Unit, block_constant};
 use crate::plan::{Argument, Call, Step, View};
@@ -21,8 +21,6 @@ const F16_TILES: &str = "f16_tiles";
 /// Rows and columns of a block's tile, and its threads.
 const FUSED_TILE: ([u64; 2], u32) = ([64, 64], 256);
 const F16_TILE: ([u64; 2], u32) = ([64, 32], 128);
-/// Blocks at once; further tiles follow in the same ones.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 impl OnDevice for PrefillLinear {
     fn supports(&self, arch: ComputeCapability) -> Result<(), Unsupported> {

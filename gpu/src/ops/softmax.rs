@@ -1,6 +1,6 @@
 //! `softmax`.
 
-use super::{CANONICAL, OnDevice, activation};
+use super::{LANES, MOST_BLOCKS, CANONICAL, OnDevice, activation};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, View};
@@ -8,11 +8,6 @@ use plumbline_reference::backend::Unsupported;
 use plumbline_reference::ops::{Causal, FullyMasked, Softmax};
 
 const SOURCE: Source = Source { name: "softmax", text: include_str!("../../kernels/softmax.cu") };
-
-/// Threads of a block, which has a row: `LANES` of `row.cuh`.
-pub(super) const LANES: u32 = 256;
-/// Blocks at once; further rows follow in the same blocks.
-pub(super) const MOST_BLOCKS: u64 = 1 << 16;
 
 /// The step of either operation; `masked` is the result of an element that a row does not see.
 pub(super) fn plan(

@@ -81,7 +81,7 @@ pub(super) fn evaluate<const N: usize>(
 }
 
 /// Elements that are widened, computed and narrowed in one go, in the cache.
-const CHUNK: usize = 1 << 14;
+pub(super) const CHUNK: usize = 1 << 14;
 
 fn fast<const N: usize>(
     f: impl Function<N>,
@@ -92,7 +92,6 @@ fn fast<const N: usize>(
 ) -> Result<Tensor, TensorError> {
     let widths = [from, to].map(|format| DType::from(format).bytes());
     let packed: Vec<_> = inputs.iter().map(Tensor::packed).collect();
-    let narrow = (to != F32).then(|| Conversion::cast(F32, to, &Policy::IEEE)).flatten();
     let mut bytes = vec![0; ty.elements()? * widths[1]];
     bytes.par_chunks_mut(CHUNK * widths[1]).enumerate().for_each(|(chunk, out)| {
         let count = out.len() / widths[1];
@@ -102,14 +101,7 @@ fn fast<const N: usize>(
         });
         let mut y = vec![0.0; count];
         map(simd, f, x.each_ref().map(Vec::as_slice), &mut y);
-        let mut wide = vec![0; if narrow.is_some() { 4 * count } else { 0 }];
-        let words = if narrow.is_some() { wide.as_mut_slice() } else { &mut *out };
-        for (word, y) in words.as_chunks_mut().0.iter_mut().zip(&y) {
-            *word = y.to_le_bytes();
-        }
-        if let Some(narrow) = &narrow {
-            out.copy_from_slice(&narrow.converted(simd, &wide, None, &[]));
-        }
+        encode(simd, to, &y, out);
     });
     Tensor::from_bytes(ty, bytes)
 }
@@ -120,6 +112,19 @@ pub(super) fn floats(simd: Simd, format: Format, codes: &[u8]) -> Vec<f32> {
         return codes.as_chunks().0.iter().map(|&code| f32::from_le_bytes(code)).collect();
     }
     widened(simd, format, codes).into_iter().map(f32::from_bits).collect()
+}
+
+/// Results of f32 arithmetic, NaN canonical, as the codes of the output's format.
+pub(super) fn encode(simd: Simd, to: Format, y: &[f32], out: &mut [u8]) {
+    let Some(narrow) = (to != F32).then(|| Conversion::cast(F32, to, &Policy::IEEE)).flatten() else {
+        for (code, y) in out.as_chunks_mut().0.iter_mut().zip(y) {
+            *code = y.to_le_bytes();
+        }
+        return;
+    };
+    let mut wide = vec![0; 4 * y.len()];
+    encode(simd, F32, y, &mut wide);
+    out.copy_from_slice(&narrow.converted(simd, &wide, None, &[]));
 }
 
 /// See [`super::Operation::enclosure`].

@@ -1,13 +1,13 @@
 //! What `rms_norm` and `layer_norm` have in common: formats, sums, rows, and how rows are judged.
 
-use super::activation::{check_format, floats, number, rounded};
+use super::activation::{CHUNK, check_format, encode, floats, number, rounded};
 use super::gemm::Bits32;
 use super::row::{self, LANES};
 use super::{Inputs, SignatureError};
-use crate::fast::{Conversion, Row, Simd, rows};
-use crate::format::{F32, Format, Policy};
+use crate::fast::{Row, Simd, rows};
+use crate::format::Format;
 use crate::interval::{Interval, Steps};
-use crate::{Path, Tensor, TensorError, TensorType};
+use crate::{DType, Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
 
 /// Formats of x, of the vectors beside it, and of the result.
@@ -118,13 +118,13 @@ impl Formats {
         let x = floats(simd, self.from, &x.packed());
         let mut y = vec![0.0; x.len()];
         rows(simd, function, &x, n, &mut y);
-        let canonical = |y: f32| if y.is_nan() { f32::from_bits(0x7fff_ffff) } else { y };
-        let bytes: Vec<_> = y.into_par_iter().flat_map_iter(|y| canonical(y).to_le_bytes()).collect();
-        let narrow = (self.to != F32).then(|| Conversion::cast(F32, self.to, &Policy::IEEE)).flatten();
-        match narrow {
-            Some(narrow) => Tensor::from_bytes(ty, narrow.converted(simd, &bytes, None, &[])),
-            None => Tensor::from_bytes(ty, bytes),
-        }
+        let width = DType::from(self.to).bytes();
+        let mut bytes = vec![0; y.len() * width];
+        bytes.par_chunks_mut(CHUNK * width).zip(y.par_chunks_mut(CHUNK)).for_each(|(out, y)| {
+            y.iter_mut().filter(|y| y.is_nan()).for_each(|y| *y = f32::from_bits(0x7fff_ffff));
+            encode(simd, self.to, y, out);
+        });
+        Tensor::from_bytes(ty, bytes)
     }
 
     /// A row as numbers.

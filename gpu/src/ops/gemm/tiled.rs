@@ -1,5 +1,6 @@
 //! The variant of `gemm` that accumulates as an order of fused multiply-adds says.
 
+use crate::ops::MOST_BLOCKS;
 use crate::module::{Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, THREADS, View};
 use plumbline_reference::accumulate::{Accumulation, Reduce, Split, Sum};
@@ -15,8 +16,6 @@ pub(in crate::ops) const TILED: &str = "tiled";
 
 /// Rows and columns of a block's tile.
 const TILE: u64 = 64;
-/// Blocks at once; further tiles follow in the same ones.
-const MOST_BLOCKS: u64 = 1 << 16;
 
 /// Formats of y, c and bias, in the order of the kernel's `Stored`.
 const STORED: [Format; 5] = [F32, F16, BF16, E4M3FN, E5M2];
