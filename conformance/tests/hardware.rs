@@ -32,7 +32,7 @@ fn recording() -> Recording {
         let inputs = Sweep::all_inputs(cast.from).unwrap();
         let variant = Cpu.variants(&cast.into()).remove(0);
         let (oracle, nan) = (&Oracle::Nothing, NanJudge::Bits);
-        let sweep = Sweep { cast, backend: &Cpu, variant: &variant, oracle, nan, inputs };
+        let sweep = Sweep { op: cast.into(), backend: &Cpu, variant: &variant, oracle, nan, inputs };
         let digest = sweep.run(&|_| ()).unwrap().digest;
         let staircase = Conversion::has_staircase(&cast).then(|| Staircase::new(&cast));
         Conversion { cast, instruction: "cvt".to_owned(), digest, staircase }

@@ -41,3 +41,40 @@ extern "C" __global__ void single(const Code<FROM> *x, Code<TO> *y, u64 count SE
 {
     activation<1>(x, y, count PASS);
 }
+
+#ifdef TABLE
+// The same for 16 bits by the results of all inputs, which each block has in its shared memory: one
+// block for each multiprocessor, and the blocks beyond end at once.
+extern "C" __global__ void __launch_bounds__(1024, 1) table(const Code<FROM> *x, Code<TO> *y, u64 count)
+{
+    extern __shared__ Code<TO> results[];
+    u32 multiprocessors;
+    asm("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
+    const u32 blocks = gridDim.x < multiprocessors ? gridDim.x : multiprocessors;
+    if (blockIdx.x >= blocks) return;
+    for (u32 code = threadIdx.x; code < 1u << 16; code += blockDim.x) {
+        results[code] = rounded<TO>(FUNCTION(number<FROM>(Code<FROM>(code))));
+    }
+    __syncthreads();
+
+    constexpr int N = 8, VECTORS = 4;
+    const u64 stride = u64(blocks) * blockDim.x, first = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    const bool is_aligned = (reinterpret_cast<u64>(x) | reinterpret_cast<u64>(y)) % 16 == 0;
+    const u64 vectors = is_aligned ? count / N : 0;
+    for (u64 at = first; at < vectors; at += VECTORS * stride) {
+        Vector<Code<FROM>, N> in[VECTORS];
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            if (at + i * stride < vectors) in[i] = reinterpret_cast<const Vector<Code<FROM>, N> *>(x)[at + i * stride];
+        }
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            Vector<Code<TO>, N> out;
+#pragma unroll
+            for (int j = 0; j < N; j++) out.at[j] = results[in[i].at[j]];
+            if (at + i * stride < vectors) reinterpret_cast<Vector<Code<TO>, N> *>(y)[at + i * stride] = out;
+        }
+    }
+    for (u64 i = vectors * N + first; i < count; i += stride) y[i] = results[x[i]];
+}
+#endif

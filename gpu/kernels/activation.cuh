@@ -5,10 +5,10 @@
 // x / (1 + e^-z), z a multiple of x.
 __device__ __forceinline__ float times_sigmoid(float x, float z)
 {
-    const float e = canonical_exp(-fabsf(z));
-    x = x < -FLT_LARGEST ? -FLT_LARGEST : x;
-    const float numerator = z < 0 ? __fmul_rn(x, e) : x;
-    return __fdiv_rn(numerator, __fadd_rn(1.0f, e));
+    // Not for NaN, which is in x too.
+    const float e = exp_of_negative(fmaxf(-fabsf(z), -104.0f));
+    const float numerator = __fmul_rn(maximum(x, -FLT_LARGEST), z < 0 ? e : 1.0f);
+    return __fmul_rn(numerator, reciprocal(__fadd_rn(1.0f, e)));
 }
 
 __device__ __forceinline__ float relu(float x) { return x <= 0 ? 0 : x; }
@@ -22,7 +22,7 @@ __device__ __forceinline__ float gelu_tanh(float x)
 
 __device__ __forceinline__ float gelu_erf(float x)
 {
-    x = x < -FLT_LARGEST ? -FLT_LARGEST : x;
+    x = maximum(x, -FLT_LARGEST);
     return __fmul_rn(x, canonical_normal_cdf(x));
 }
 

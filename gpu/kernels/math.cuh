@@ -24,11 +24,28 @@ __device__ __forceinline__ double polynomial(double x, const double (&coefficien
     return sum;
 }
 
-// NaN stays.
-__device__ __forceinline__ float clamp(float x, float low, float high)
+// NaN stays, as in the minimum.
+__device__ __forceinline__ float maximum(float x, float low)
 {
-    x = x < low ? low : x;
-    return x > high ? high : x;
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(low));
+    return x;
+}
+
+__device__ __forceinline__ float minimum(float x, float high)
+{
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(high));
+    return x;
+}
+
+__device__ __forceinline__ float clamp(float x, float low, float high) { return minimum(maximum(x, low), high); }
+
+// 1 / x rounded, x from 2^-125 to 2^125, or NaN: the instruction's error is below an ulp, and one
+// step of Newton's rounds it right. Without the cases of a division that do not occur here.
+__device__ __forceinline__ float reciprocal(float x)
+{
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return __fmaf_rn(__fmaf_rn(-x, r, 1.0f), r, r);
 }
 
 __device__ __forceinline__ float power(int n) { return __uint_as_float((u32)(n + 127) << 23); }
@@ -39,13 +56,31 @@ __device__ __forceinline__ float scale(float p, int n)
     return __fmul_rn(__fmul_rn(p, power(half)), power(n - half));
 }
 
-__device__ __forceinline__ float canonical_exp(float x)
+// e^x as p * 2^n.
+struct Scaled {
+    float p;
+    int n;
+};
+
+__device__ __forceinline__ Scaled exp_scaled(float x)
 {
-    x = clamp(x, -104.0f, 89.0f);
     const float rounded = __fadd_rn(__fmul_rn(x, LOG2_E), ROUND);
     const float n = __fsub_rn(rounded, ROUND);
     const float r = __fmaf_rn(n, -LN_2[1], __fmaf_rn(n, -LN_2[0], x));
-    return scale(polynomial(r, EXP), (int)(__float_as_uint(rounded) - __float_as_uint(ROUND)));
+    return {polynomial(r, EXP), (int)(__float_as_uint(rounded) - __float_as_uint(ROUND))};
+}
+
+__device__ __forceinline__ float canonical_exp(float x)
+{
+    const Scaled e = exp_scaled(clamp(x, -104.0f, 89.0f));
+    return scale(e.p, e.n);
+}
+
+// For arguments from -104 to 0; of NaN some number.
+__device__ __forceinline__ float exp_of_negative(float x)
+{
+    const Scaled e = exp_scaled(x);
+    return __fmul_rn(__uint_as_float(__float_as_uint(e.p) + ((u32)(e.n + 64) << 23)), 0x1p-64f);
 }
 
 __device__ __forceinline__ float canonical_exp2(float x)
@@ -60,8 +95,9 @@ __device__ __forceinline__ float canonical_tanh(float x)
 {
     const float a = fabsf(x), s = __fmul_rn(x, x);
     const float small = __fmaf_rn(__fmul_rn(x, s), polynomial(s, TANH), x);
-    const float e = canonical_exp(__fmul_rn(2.0f, a));
-    const float large = __fsub_rn(1.0f, __fdiv_rn(2.0f, __fadd_rn(e, 1.0f)));
+    const Scaled e = exp_scaled(__fmul_rn(2.0f, minimum(a, 16.0f)));
+    const float q = reciprocal(__fmaf_rn(e.p, power(e.n), 1.0f));
+    const float large = __fmaf_rn(-2.0f, q, 1.0f);
     return copysignf(a < 0.55f ? small : large, x);
 }
 
@@ -69,17 +105,19 @@ __device__ __forceinline__ float canonical_erf(float x)
 {
     const float a = fabsf(x);
     const float small = __fmaf_rn(x, polynomial(__fmul_rn(x, x), ERF), x);
-    const float large = __fsub_rn(1.0f, canonical_exp(-polynomial(clamp(a, 0.0f, 4.0f), ERF_TAIL)));
-    return a < 1.0f ? small : copysignf(large, x);
+    const float e = exp_of_negative(-polynomial(minimum(a, 4.0f), ERF_TAIL));
+    const float large = copysignf(__fsub_rn(1.0f, e), x);
+    // NaN is in `small`.
+    return a >= 1.0f ? large : small;
 }
 
 __device__ __forceinline__ float canonical_normal_cdf(float x)
 {
-    const float a = clamp(fabsf(x), 0.0f, 14.5f);
-    const float q = __fdiv_rn(1.0f, __fadd_rn(a, 4.0f));
+    const float a = minimum(fabsf(x), 14.5f);
+    const float q = reciprocal(__fadd_rn(a, 4.0f));
     const float ratio = __fmul_rn(q, polynomial(__fmul_rn(__fsub_rn(a, 4.0f), q), NORMAL_TAIL));
     const float half = __fmul_rn(0.5f, a), s = __fmul_rn(half, a), low = __fmaf_rn(half, a, -s);
-    float tail = __fmul_rn(canonical_exp(-s), ratio);
+    float tail = __fmul_rn(exp_of_negative(maximum(-s, -104.0f)), ratio);
     tail = __fmaf_rn(tail, -low, tail);
     const float small = __fmaf_rn(x, polynomial(__fmul_rn(x, x), NORMAL), 0.5f);
     const float large = x > 0.0f ? __fsub_rn(1.0f, tail) : tail;

@@ -379,6 +379,12 @@ impl Session {
         if given != function.parameters {
             return Err(CudaError::Arguments { entry: entry(), expected: function.parameters, given });
         }
+        if call.shared > 0 {
+            // More than any kernel may have unasked.
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let set = function.function.set_attribute(attribute, call.shared as i32);
+            set.named(format!("cuFuncSetAttribute of {}", entry()))?;
+        }
         match u32::try_from(call.blocks) {
             Ok(blocks) if blocks <= i32::MAX as u32 => {
                 Ok(Ready::Kernel { function: function.function, call, blocks })

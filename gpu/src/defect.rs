@@ -62,6 +62,7 @@ impl Defect {
             entry,
             blocks: x.count().div_ceil(THREADS.into()),
             threads: THREADS,
+            shared: 0,
             arguments,
         })])
     }

@@ -42,6 +42,8 @@ pub struct Call {
     pub blocks: u64,
     /// Threads of a block.
     pub threads: u32,
+    /// Bytes of shared memory of a block, besides what the kernel declares.
+    pub shared: u32,
     /// The arguments.
     pub arguments: Vec<Argument>,
 }
@@ -182,6 +184,7 @@ impl Elementwise<'_> {
             entry,
             blocks: self.x.count().div_ceil(per_block).max(1),
             threads: THREADS,
+            shared: 0,
             arguments: first.into_iter().chain(rest).collect(),
         })
     }

@@ -1,4 +1,4 @@
-//! Sweeps on the device: every input of a cast is made there, cast by the kernel under
+//! Sweeps on the device: every input of an operation is made there, run through the kernel under
 //! judgement, and compared there with a staircase that the host found. Only counts and the
 //! sums of a digest come back, or, for a recording, the inputs at which the result changes.
 
@@ -6,7 +6,7 @@ use crate::cuda::{Cuda, view};
 use crate::module::{Source, Unit};
 use crate::ops;
 use crate::plan::{Argument, Call, Step, THREADS, View};
-use plumbline_reference::backend::{Backend, BackendError, Buffer, Layout};
+use plumbline_reference::backend::{Backend, BackendError, Buffer, Layout, Unsupported};
 use plumbline_reference::format::Format;
 use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{DType, TensorType};
@@ -45,6 +45,7 @@ fn call(unit: &Unit, entry: &'static str, threads: u64, arguments: &[u64]) -> St
         entry,
         blocks: threads.div_ceil(THREADS.into()),
         threads: THREADS,
+        shared: 0,
         arguments: arguments.iter().copied().map(Argument::from).collect(),
     })
 }
@@ -60,9 +61,11 @@ pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> 
     )
 }
 
-/// Inputs of a cast on the device, and their results.
+/// Inputs of an operation on the device, and their results.
 struct Batch<'a> {
-    cast: &'a Cast,
+    op: &'a Op,
+    /// Of inputs and results.
+    formats: [Format; 2],
     variant: &'a str,
     /// How many there is memory for.
     inputs: u64,
@@ -75,27 +78,30 @@ impl<'a> Batch<'a> {
     /// a chunk, a power of two, at least.
     fn new(
         cuda: &Cuda,
-        cast: &'a Cast,
+        op: &'a Op,
+        formats: [Format; 2],
         variant: &'a str,
         inputs: u64,
         chunk: u64,
     ) -> Result<Self, BackendError> {
-        let bytes = u64::from(cast.from.storage_bits + cast.to.storage_bits) / 8;
+        let [from, to] = formats;
+        let bytes = u64::from(from.storage_bits + to.storage_bits) / 8;
         let fits = (cuda.info().memory_bytes / PART_OF_MEMORY / bytes).max(chunk);
         // A power of two, so that chunks fill it.
         let inputs = if inputs <= fits { inputs } else { 1 << fits.ilog2() };
-        let (x, y) = (cuda.elements(cast.from, inputs)?, cuda.elements(cast.to, inputs)?);
-        Ok(Self { cast, variant, inputs, x, y })
+        let (x, y) = (cuda.elements(from, inputs)?, cuda.elements(to, inputs)?);
+        Ok(Self { op, formats, variant, inputs, x, y })
     }
 
-    /// Makes the inputs at indices from `start` on, and casts them.
+    /// Makes the inputs at indices from `start` on, and their results.
     fn results(&self, start: u64, inputs: u64) -> Result<Vec<Step>, BackendError> {
         let view = |address: u64, format: Format| {
             View::contiguous(address, TensorType::new(format, [inputs as usize]))
         };
-        let (from, to) = (view(self.x.1, self.cast.from), view(self.y.1, self.cast.to));
-        let mut plan = vec![generate(self.cast.from, self.x.1, start, inputs)];
-        plan.extend(ops::plan(&Op::from(*self.cast), self.variant, 0, &[from], &[to])?);
+        let [from, to] = self.formats;
+        let mut plan = vec![generate(from, self.x.1, start, inputs)];
+        let (x, y) = (view(self.x.1, from), view(self.y.1, to));
+        plan.extend(ops::plan(self.op, self.variant, 0, &[x], &[y])?);
         Ok(plan)
     }
 }
@@ -113,11 +119,14 @@ impl Cuda {
     /// the first index of each step and its right result, the first of them at index 0. With
     /// no steps nothing is compared.
     ///
+    /// # Errors
+    /// Where the device fails, or elements of the operation are no function of one input's.
+    ///
     /// # Panics
     /// If `chunk` is not a multiple of 32 that divides 2^30, or `steps` does not begin at 0.
     pub fn sweep(
         &self,
-        cast: &Cast,
+        op: &Op,
         variant: &str,
         chunks: Range<u64>,
         chunk: u64,
@@ -125,11 +134,14 @@ impl Cuda {
     ) -> Result<SweepOnDevice, BackendError> {
         assert!(chunk.is_multiple_of(32) && BATCH.is_multiple_of(chunk), "chunks of {chunk} inputs");
         assert!(steps.first().is_none_or(|step| step.0 == 0), "steps begin at input 0");
+        let Some((from, to)) = op.pointwise() else {
+            return Err(Unsupported(format!("cannot sweep {}", op.name())).into());
+        };
         let count = chunks.end - chunks.start;
         if count == 0 {
             return Ok(SweepOnDevice::default());
         }
-        let batch = Batch::new(self, cast, variant, BATCH.min(count * chunk), chunk)?;
+        let batch = Batch::new(self, op, [from, to], variant, BATCH.min(count * chunk), chunk)?;
         let table: Vec<u8> =
             steps.iter().flat_map(|&(start, code)| [start, code]).flat_map(u64::to_le_bytes).collect();
         let table_on_device = self.bytes(table.len() as u64)?;
@@ -137,9 +149,9 @@ impl Cuda {
         let mismatches = self.bytes(4 * count)?;
         let sums = self.bytes(32 * count)?;
 
-        let unit = Unit::between(SOURCE, cast.from, cast.to);
+        let unit = Unit::between(SOURCE, from, to);
         let call = |entry, threads, arguments: &[u64]| call(&unit, entry, threads, arguments);
-        let words = chunk * u64::from(cast.to.storage_bits / 8) / 8;
+        let words = chunk * u64::from(to.storage_bits / 8) / 8;
         let mut plan = Vec::new();
         let mut done = 0;
         while done < count {
@@ -185,7 +197,8 @@ impl Cuda {
             return Err(BackendError::Failed { call, why: format!("it has 2^{bits} codes, more than 2^32") });
         }
         let count = 1 << bits;
-        let batch = Batch::new(self, cast, variant, BATCH.min(count), 1)?;
+        let op = Op::from(*cast);
+        let batch = Batch::new(self, &op, [cast.from, cast.to], variant, BATCH.min(count), 1)?;
         let list = self.bytes(16 * LISTED)?;
         let listed = self.bytes(8)?;
         let unit = Unit::between(SOURCE, cast.from, cast.to);

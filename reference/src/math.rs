@@ -160,11 +160,22 @@ fn polynomial_f64<const N: usize>(x: f64, coefficients: &[f64; N]) -> f64 {
     sum
 }
 
+/// `x`, but no less than `low`; NaN stays.
+#[inline(always)]
+pub(crate) fn maximum(x: f32, low: f32) -> f32 {
+    if x < low { low } else { x }
+}
+
+/// `x`, but no more than `high`; NaN stays.
+#[inline(always)]
+fn minimum(x: f32, high: f32) -> f32 {
+    if x > high { high } else { x }
+}
+
 /// `x`, but no less than `low` and no more than `high`; NaN stays.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
-    let x = if x < low { low } else { x };
-    if x > high { high } else { x }
+    minimum(maximum(x, low), high)
 }
 
 /// The integer nearest to `x`, as a number and as an integer.
@@ -174,12 +185,25 @@ fn nearest(x: f32) -> (f32, i32) {
     (rounded - ROUND, rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32)
 }
 
+/// `2^n`; n from -126 to 127.
+#[inline(always)]
+fn power(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
 /// `p * 2^n`, rounded once; n from -252 to 254.
 #[inline(always)]
 fn scale(p: f32, n: i32) -> f32 {
-    let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
     let half = n >> 1;
     p * power(half) * power(n.wrapping_sub(half))
+}
+
+/// `e^x` as `p * 2^n`, p from 0.7 to 1.42; x from -104 to 89.
+#[inline(always)]
+fn exp_scaled(x: f32) -> (f32, i32) {
+    let (n, integer) = nearest(x * LOG2_E);
+    let r = n.mul_add(-LN_2[1], n.mul_add(-LN_2[0], x));
+    (polynomial(r, &EXP), integer)
 }
 
 /// `e^x`.
@@ -187,10 +211,17 @@ fn scale(p: f32, n: i32) -> f32 {
 #[must_use]
 pub fn exp(x: f32) -> f32 {
     // Beyond, results are 0 and infinite all the same.
-    let x = clamp(x, -104.0, 89.0);
-    let (n, integer) = nearest(x * LOG2_E);
-    let r = n.mul_add(-LN_2[1], n.mul_add(-LN_2[0], x));
-    scale(polynomial(r, &EXP), integer)
+    let (p, n) = exp_scaled(clamp(x, -104.0, 89.0));
+    scale(p, n)
+}
+
+/// `e^x`, x from -104 to 0: [`exp`]'s value in fewer operations, but of NaN some number.
+#[inline(always)]
+pub(crate) fn exp_of_negative(x: f32) -> f32 {
+    let (p, n) = exp_scaled(x);
+    // p * 2^(n + 64) by its exponent alone, since it is normal.
+    let normal = f32::from_bits(p.to_bits().wrapping_add((n.wrapping_add(64) as u32) << 23));
+    normal * power(-64)
 }
 
 /// `2^x`.
@@ -209,7 +240,9 @@ pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let s = x * x;
     let small = (x * s).mul_add(polynomial(s, &TANH), x);
-    let large = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
+    // From 9.02 on it is 1.
+    let (p, n) = exp_scaled(2.0 * minimum(a, 16.0));
+    let large = 1.0 - 2.0 / (p * power(n) + 1.0);
     let tanh = if a < 0.55 { small } else { large };
     tanh.copysign(x)
 }
@@ -220,8 +253,9 @@ pub fn tanh(x: f32) -> f32 {
 pub fn erf(x: f32) -> f32 {
     let a = x.abs();
     let small = x.mul_add(polynomial(x * x, &ERF), x);
-    let large = 1.0 - exp(-polynomial(clamp(a, 0.0, 4.0), &ERF_TAIL));
-    if a < 1.0 { small } else { large.copysign(x) }
+    let large = 1.0 - exp_of_negative(-polynomial(minimum(a, 4.0), &ERF_TAIL));
+    // NaN is in `small`.
+    if a >= 1.0 { large.copysign(x) } else { small }
 }
 
 /// The distribution function of the standard normal distribution, `(1 + erf(x / sqrt(2))) / 2`,
@@ -229,14 +263,14 @@ pub fn erf(x: f32) -> f32 {
 #[inline(always)]
 #[must_use]
 pub fn normal_cdf(x: f32) -> f32 {
-    let a = clamp(x.abs(), 0.0, 14.5);
+    let a = minimum(x.abs(), 14.5);
     let q = 1.0 / (a + 4.0);
     let ratio = q * polynomial((a - 4.0) * q, &NORMAL_TAIL);
     // x^2 / 2 is s + low.
     let half = 0.5 * a;
     let s = half * a;
     let low = half.mul_add(a, -s);
-    let tail = exp(-s) * ratio;
+    let tail = exp_of_negative(maximum(-s, -104.0)) * ratio;
     let tail = tail.mul_add(-low, tail);
     let small = x.mul_add(polynomial(x * x, &NORMAL), 0.5);
     let large = if x > 0.0 { 1.0 - tail } else { tail };
@@ -358,4 +392,18 @@ pub fn cos(x: f32) -> f32 {
 pub fn sin_cos_f64(x: f64) -> (f64, f64) {
     let (n, r) = reduce(x);
     (sine(n, r), sine(n.wrapping_add(1), r))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exponential_of_a_negative_number_has_fewer_steps_and_the_same_bits() {
+        let (least, most) = ((-0.0f32).to_bits(), (-104.0f32).to_bits());
+        for x in (least..=most).step_by(997).chain([least, most]).map(f32::from_bits) {
+            assert_eq!(exp_of_negative(x).to_bits(), exp(x).to_bits(), "{x}");
+        }
+        assert_eq!(exp_of_negative(0.0), 1.0);
+    }
 }

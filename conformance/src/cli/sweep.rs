@@ -1,4 +1,4 @@
-//! `plumbline sweep`: a cast on every input there is.
+//! `plumbline sweep`: a cast or a function on every input there is.
 
 use super::number::parse_format;
 use crate::adapter::{Float8, Half, Playback, Recorded};
@@ -11,8 +11,8 @@ use anyhow::{Context, bail, ensure};
 use plumbline_gpu::module::Cache;
 use plumbline_gpu::{Cuda, device};
 use plumbline_reference::format::{ALL, Format, Policy};
-use plumbline_reference::ops::{Cast, Op};
-use plumbline_reference::{Backend, Cpu, DType};
+use plumbline_reference::ops::{Cast, Elementary, GeluErf, GeluTanh, Math, Op, QuickGelu, Relu, Silu};
+use plumbline_reference::{Backend, Cpu, DType, TensorType};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::ops::Range;
@@ -23,21 +23,21 @@ use std::time::{Duration, Instant};
 /// Options of `sweep`.
 #[derive(Debug, clap::Args)]
 pub struct SweepArgs {
-    /// The operation
-    #[arg(value_enum)]
-    operation: Operation,
+    /// `cast`, or functions with commas between them: `silu,exp`; `functions` are all of them
+    #[arg(value_parser = parse_subjects, value_name = "OPERATIONS")]
+    operations: Subjects,
     /// Formats of the source, of at most 32 bits: names with commas between them, or `all`
     #[arg(long, value_parser = parse_formats, value_name = "FORMATS", default_value = "f32")]
     from: Formats,
-    /// Formats of the result, likewise
+    /// Formats of the result, likewise; default for functions: the source's
     #[arg(long, value_parser = parse_formats, value_name = "FORMATS")]
-    to: Formats,
+    to: Option<Formats>,
     /// Sweep under every policy without random bits, or with `--against hardware` under every
     /// recorded one, not only the default one
     #[arg(long)]
     policies: bool,
-    /// What the results are compared with; default: the staircase, or the definition where
-    /// that has too many steps
+    /// What the results are compared with; default: of a cast the staircase, or the definition where
+    /// that has too many steps, of a function the definition, on a device the reference
     #[arg(long, value_enum)]
     against: Option<Against>,
     /// What is judged: the CPU reference, or the kernels on the first CUDA device
@@ -55,10 +55,53 @@ pub struct SweepArgs {
     partition: Option<Partition>,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Operation {
-    /// Elementwise encode
+/// What is swept.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
     Cast,
+    Math(Elementary),
+    Activation(&'static str, fn(Format, Format) -> Op),
+}
+
+#[derive(Clone, Debug)]
+struct Subjects(Vec<Subject>);
+
+/// The functions of one element that are no elementary ones.
+const ACTIVATIONS: [Subject; 5] = [
+    Subject::Activation("relu", |from, to| Relu { from, to }.into()),
+    Subject::Activation("silu", |from, to| Silu { from, to }.into()),
+    Subject::Activation("quick_gelu", |from, to| QuickGelu { from, to }.into()),
+    Subject::Activation("gelu_tanh", |from, to| GeluTanh { from, to }.into()),
+    Subject::Activation("gelu_erf", |from, to| GeluErf { from, to }.into()),
+];
+
+impl Subject {
+    /// Every one but the cast.
+    fn functions() -> impl Iterator<Item = Self> {
+        Elementary::ALL.iter().map(|&function| Self::Math(function)).chain(ACTIVATIONS)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cast => "cast",
+            Self::Math(function) => function.name(),
+            Self::Activation(name, _) => name,
+        }
+    }
+}
+
+fn parse_subjects(text: &str) -> Result<Subjects, String> {
+    if text == "functions" {
+        return Ok(Subjects(Subject::functions().collect()));
+    }
+    let subject = |name: &str| {
+        let known = || std::iter::once(Subject::Cast).chain(Subject::functions());
+        known().find(|subject| subject.name() == name).ok_or_else(|| {
+            let known: Vec<_> = known().map(Subject::name).collect();
+            format!("no operation {name:?} can be swept; there are {}, and `functions`", known.join(", "))
+        })
+    };
+    Ok(Subjects(text.split(',').map(|name| subject(name.trim())).collect::<Result<_, _>>()?))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -75,6 +118,8 @@ enum Against {
     Staircase,
     /// The definition, computed for every input
     Definition,
+    /// The CPU reference by its fastest way
+    Reference,
     /// What a device gave: the recorded H200, or `--recording`
     Hardware,
     /// The crate float8
@@ -101,7 +146,6 @@ fn parse_formats(text: &str) -> Result<Formats, String> {
 
 /// Sweeps; 1 where any result differs.
 pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
-    let Operation::Cast = args.operation;
     let given = args.recording.as_deref().map(Recording::read).transpose()?.map(Playback::of);
     ensure!(
         given.is_none() || matches!(args.against, None | Some(Against::Hardware)),
@@ -123,18 +167,25 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
     // All that can be wrong with the options is found before the first sweep.
     let mut jobs = Vec::new();
     let mut left_out = 0;
-    for &from in &args.from.formats {
-        for &to in &args.to.formats {
-            let of_pair = sweeper.jobs(from, to);
-            match of_pair {
-                Ok(of_pair) => jobs.extend(of_pair),
-                // Of all formats, those that go.
-                Err(_) if args.from.all || args.to.all => left_out += 1,
-                Err(error) => return Err(error),
+    for &subject in &args.operations.0 {
+        for &from in &args.from.formats {
+            let own = Formats { formats: vec![from], all: false };
+            let to = match (&args.to, subject) {
+                (Some(to), _) => to,
+                (None, Subject::Cast) => bail!("a cast needs --to, the formats of its results"),
+                (None, _) => &own,
+            };
+            for &to_format in &to.formats {
+                match sweeper.jobs(subject, from, to_format) {
+                    Ok(found) => jobs.extend(found),
+                    // Of all formats, those that go.
+                    Err(_) if args.from.all || to.all => left_out += 1,
+                    Err(error) => return Err(error),
+                }
             }
         }
     }
-    ensure!(!jobs.is_empty(), "none of these casts can be swept so; name one to see why");
+    ensure!(!jobs.is_empty(), "none of these can be swept so; name one to see why");
     let mut different = 0;
     for job in &jobs {
         different += u32::from(sweeper.sweep(job)?);
@@ -151,7 +202,7 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
 
 /// One sweep.
 struct Job {
-    cast: Cast,
+    op: Op,
     against: Against,
     variant: String,
     inputs: Range<u64>,
@@ -167,45 +218,69 @@ struct Sweeper<'a> {
 }
 
 impl Sweeper<'_> {
-    /// The sweeps of the casts between two formats.
-    fn jobs(&self, from: Format, to: Format) -> anyhow::Result<Vec<Job>> {
+    /// The sweeps of an operation between two formats.
+    fn jobs(&self, subject: Subject, from: Format, to: Format) -> anyhow::Result<Vec<Job>> {
         let args = self.args;
-        let usual = if self.is_recording_given { Against::Hardware } else { Against::usual(to) };
+        let usual = if self.is_recording_given {
+            Against::Hardware
+        } else {
+            Against::usual(subject, to, args.backend)
+        };
         let against = args.against.unwrap_or(usual);
         let all = Sweep::all_inputs(from)?;
         let inputs = args.partition.map_or(all.clone(), |partition| partition.of(all.clone()));
         ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
         let is_recorded = |cast: &Cast| self.recordings.recorded(cast).is_some();
         let cast = Cast::new(from, to);
-        let casts: Vec<Cast> = if args.policies {
-            let is_swept = |cast: &Cast| against != Against::Hardware || is_recorded(cast);
-            policies().map(|policy| cast.with_policy(policy)).filter(is_swept).collect()
-        } else {
-            vec![cast.with_policy(against.policy())]
+        ensure!(
+            matches!(subject, Subject::Cast) || !args.policies,
+            "--policies are of casts, and {} has none; leave it out",
+            subject.name()
+        );
+        let ops: Vec<Op> = match subject {
+            Subject::Cast if args.policies => {
+                let is_swept = |cast: &Cast| against != Against::Hardware || is_recorded(cast);
+                let casts = policies().map(|policy| cast.with_policy(policy)).filter(is_swept);
+                casts.map(Op::from).collect()
+            }
+            Subject::Cast => vec![cast.with_policy(against.policy()).into()],
+            Subject::Math(function) => vec![Math { function, from, to }.into()],
+            Subject::Activation(_, op) => vec![op(from, to)],
         };
-        ensure!(!casts.is_empty(), "no cast from {from} to {to} is recorded; choose another --against");
+        ensure!(!ops.is_empty(), "no cast from {from} to {to} is recorded; choose another --against");
         let mut jobs = Vec::new();
-        for cast in casts {
-            against.check(&cast, self.recordings)?;
-            let steps = self.recordings.recorded(&cast).is_some_and(|recorded| recorded.staircase.is_some());
+        for op in ops {
+            op.signature(&[TensorType::new(from, [1])])?;
+            against.check(&op, self.recordings)?;
+            let steps = self.recorded(&op).is_some_and(|recorded| recorded.staircase.is_some());
             ensure!(
                 against != Against::Hardware || steps || inputs == all,
                 "only the digest of all results of {} is recorded; leave out --partition",
-                brief(&Op::from(cast))
+                brief(&op)
             );
-            for variant in self.variants(&cast, against)? {
-                jobs.push(Job { cast, against, variant, inputs: inputs.clone() });
+            for variant in self.variants(&op, against)? {
+                jobs.push(Job { op: op.clone(), against, variant, inputs: inputs.clone() });
             }
         }
         Ok(jobs)
     }
 
-    fn variants(&self, cast: &Cast, against: Against) -> anyhow::Result<Vec<String>> {
-        let mut variants = self.backend.variants(&Op::from(*cast));
-        // Both are the definition, and it is not judged by itself.
+    /// What a device gave for a cast.
+    fn recorded(&self, op: &Op) -> Option<&Recorded> {
+        as_cast(op).and_then(|cast| self.recordings.recorded(cast))
+    }
+
+    fn variants(&self, op: &Op, against: Against) -> anyhow::Result<Vec<String>> {
+        let mut variants = self.backend.variants(op);
+        let fastest = variants.first().cloned();
         let itself = |variant: &str| {
-            let is_definition = variant == "definition" || variant == "parallel";
-            self.cuda.is_none() && against == Against::Definition && is_definition
+            self.cuda.is_none()
+                && match against {
+                    // Both are the definition, and it is not judged by itself.
+                    Against::Definition => variant == "definition" || variant == "parallel",
+                    Against::Reference => fastest.as_deref() == Some(variant),
+                    _ => false,
+                }
         };
         match self.args.variant.as_deref() {
             None => variants.truncate(1),
@@ -214,25 +289,25 @@ impl Sweeper<'_> {
         }
         ensure!(
             !variants.is_empty() && !variants.iter().any(|variant| itself(variant)),
-            "{} would be the definition judged by itself; choose another --variant or --against",
-            brief(&Op::from(*cast))
+            "{} would be judged by itself; choose another --variant or --against",
+            brief(op)
         );
         Ok(variants)
     }
 
     /// Whether any result differs.
     fn sweep(&self, job: &Job) -> anyhow::Result<bool> {
-        let Job { cast, against, variant, inputs } = job;
-        let op = Op::from(*cast);
-        let oracle = against.oracle(cast, self.recordings);
+        let Job { op, against, variant, inputs } = job;
+        let oracle = against.oracle(op, self.recordings);
         // A digest is that of all results.
-        let is_whole = Sweep::all_inputs(cast.from)? == *inputs;
-        let recorded = self.recordings.recorded(cast).filter(|_| *against == Against::Hardware);
+        let (from, _) = op.pointwise().with_context(|| format!("{} cannot be swept", brief(op)))?;
+        let is_whole = Sweep::all_inputs(from)? == *inputs;
+        let recorded = self.recorded(op).filter(|_| *against == Against::Hardware);
         let digest = recorded.and_then(|recorded| recorded.digest).filter(|_| is_whole);
         let progress = Progress::new(inputs.end - inputs.start);
         let start = Instant::now();
         let sweep = Sweep {
-            cast: *cast,
+            op: op.clone(),
             backend: self.backend,
             variant,
             oracle: &oracle,
@@ -240,36 +315,41 @@ impl Sweeper<'_> {
             inputs: inputs.clone(),
         };
         let swept = match (self.cuda, &oracle) {
-            (Some(cuda), Oracle::Staircase(_) | Oracle::Nothing) => sweep.run_on_device(cuda),
-            _ => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
+            (Some(cuda), _) => sweep.run_on_device(cuda),
+            (None, _) => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
         };
-        let swept = swept.with_context(|| brief(&op))?;
+        let swept = swept.with_context(|| brief(op))?;
         progress.clear();
         ensure!(
             swept.mismatched() == 0 || digest != Some(swept.findings.digest),
             "{}: the results have the recorded digest and not the recorded steps, so the recording is damaged; \
              record it again",
-            brief(&op)
+            brief(op)
         );
         let judged = format!("{}/{variant}", self.backend.name());
         let is_digest_only = matches!(oracle, Oracle::Nothing);
         let comparison = Comparison { against: *against, is_digest_only, digest };
-        super::print(&report(&judged, &comparison, cast, &swept, start.elapsed()))?;
+        super::print(&report(&judged, &comparison, op, &swept, start.elapsed()))?;
         Ok(swept.mismatched() > 0 || comparison.digest_differs(&swept))
     }
 }
 
 impl Against {
-    /// A result of more than 20 bits has more steps than are worth keeping.
-    fn usual(to: Format) -> Self {
-        if to.code_bits() <= 20 { Self::Staircase } else { Self::Definition }
+    /// A result of more than 20 bits has more steps than are worth keeping, and a function of a real
+    /// number more than are worth finding.
+    fn usual(subject: Subject, to: Format, judged: Judged) -> Self {
+        match (subject, judged) {
+            (Subject::Cast, _) if has_staircase(to) => Self::Staircase,
+            (Subject::Cast, _) | (_, Judged::Cpu) => Self::Definition,
+            (_, Judged::Cuda) => Self::Reference,
+        }
     }
 
     /// The policy that the implementation has.
     fn policy(self) -> Policy {
         let sign_kept = plumbline_reference::format::NanPolicy::SignKept;
         match self {
-            Self::Staircase | Self::Definition | Self::Hardware => Policy::default(),
+            Self::Staircase | Self::Definition | Self::Reference | Self::Hardware => Policy::default(),
             Self::Float8 => Policy { nan: sign_kept, ..Policy::default() },
             Self::Half => Policy { nan: sign_kept, ..Policy::IEEE },
         }
@@ -279,13 +359,13 @@ impl Against {
     fn nan(self) -> NanJudge {
         match self {
             Self::Float8 | Self::Half => NanJudge::Class,
-            Self::Staircase | Self::Definition | Self::Hardware => NanJudge::Bits,
+            Self::Staircase | Self::Definition | Self::Reference | Self::Hardware => NanJudge::Bits,
         }
     }
 
     fn backend(self) -> Option<&'static dyn Backend> {
         match self {
-            Self::Definition => Some(&Cpu),
+            Self::Definition | Self::Reference => Some(&Cpu),
             Self::Float8 => Some(&Float8),
             Self::Half => Some(&Half),
             Self::Staircase | Self::Hardware => None,
@@ -293,40 +373,56 @@ impl Against {
     }
 
     /// Whether it can say what is right.
-    fn check(self, cast: &Cast, recordings: &Playback) -> anyhow::Result<()> {
-        let op = Op::from(*cast);
-        if self == Self::Staircase && Self::usual(cast.to) != self {
-            bail!("a staircase to {} has too many steps; use --against definition", cast.to);
+    fn check(self, op: &Op, recordings: &Playback) -> anyhow::Result<()> {
+        let cast = as_cast(op);
+        if self == Self::Staircase && !cast.is_some_and(|cast| has_staircase(cast.to)) {
+            bail!("{} has no staircase, or one of too many steps; use --against definition", brief(op));
         }
-        if self == Self::Hardware && recordings.recorded(cast).is_none() {
-            let others = policies().any(|policy| recordings.recorded(&cast.with_policy(policy)).is_some());
+        if self == Self::Hardware && cast.and_then(|cast| recordings.recorded(cast)).is_none() {
+            let recorded = |cast: &Cast| {
+                policies().any(|policy| recordings.recorded(&cast.with_policy(policy)).is_some())
+            };
+            let others = cast.is_some_and(recorded);
             let hint = if others { "--policies sweeps the policies that are, or " } else { "" };
-            bail!("{} is not recorded; {hint}choose another --against", brief(&op));
+            bail!("{} is not recorded; {hint}choose another --against", brief(op));
         }
         if let Some(backend) = self.backend()
-            && let Err(why) = backend.supports(&op)
+            && let Err(why) = backend.supports(op)
         {
             bail!("{} {why}; choose another --against", backend.name());
         }
         Ok(())
     }
 
-    /// Says what is right, of a cast that was checked.
-    fn oracle(self, cast: &Cast, recordings: &Playback) -> Oracle<'static> {
+    /// Says what is right, of an operation that was checked.
+    fn oracle(self, op: &Op, recordings: &Playback) -> Oracle<'static> {
         if let Some(backend) = self.backend() {
-            // Of the CPU's paths the definition's own, on the sweep's threads.
+            // The definition's own path, on the sweep's threads.
             let variant = match self {
                 Self::Definition => "definition".to_owned(),
-                _ => backend.variants(&Op::from(*cast)).into_iter().next().unwrap_or_default(),
+                _ => backend.variants(op).into_iter().next().unwrap_or_default(),
             };
             return Oracle::Backend { backend, variant };
         }
+        let Some(cast) = as_cast(op) else { return Oracle::Nothing };
         match recordings.recorded(cast).filter(|_| self == Self::Hardware) {
             Some(Recorded { staircase: Some(staircase), .. }) => Oracle::Staircase(staircase.clone()),
             Some(Recorded { staircase: None, .. }) => Oracle::Nothing,
             None => Oracle::Staircase(Staircase::new(cast)),
         }
     }
+}
+
+fn as_cast(op: &Op) -> Option<&Cast> {
+    match op {
+        Op::Cast(cast) => Some(cast),
+        _ => None,
+    }
+}
+
+/// Whether a cast to that format has few enough steps.
+fn has_staircase(to: Format) -> bool {
+    to.code_bits() <= 20
 }
 
 /// What a sweep was compared with.
@@ -344,7 +440,7 @@ impl Comparison {
     }
 }
 
-fn report(judged: &str, comparison: &Comparison, cast: &Cast, swept: &Swept, took: Duration) -> String {
+fn report(judged: &str, comparison: &Comparison, op: &Op, swept: &Swept, took: Duration) -> String {
     let Swept { findings, unexplained, millis } = swept;
     let seconds = took.as_secs_f64();
     let rate = findings.inputs as f64 / seconds / 1e9;
@@ -356,7 +452,7 @@ fn report(judged: &str, comparison: &Comparison, cast: &Cast, swept: &Swept, too
     };
     let mut text = format!(
         "{} {judged} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s{on_device}), digest {:016x}, {found}\n",
-        brief(&Op::from(*cast)),
+        brief(op),
         findings.inputs,
         findings.digest,
     );
@@ -375,7 +471,8 @@ fn report(judged: &str, comparison: &Comparison, cast: &Cast, swept: &Swept, too
     }
     for (fault, mismatches) in &findings.mismatches {
         let (input, right, got) = mismatches.first;
-        let (from, to) = (DType::from(cast.from), DType::from(cast.to));
+        let Some((from, to)) = op.pointwise() else { break };
+        let (from, to) = (DType::from(from), DType::from(to));
         let [input, right, got] = [from.describe(input), to.describe(right), to.describe(got)];
         let _ =
             writeln!(text, "  {} x {fault}, first: {input} gives {got}, right is {right}", mismatches.count);

@@ -66,7 +66,7 @@ pub fn record(
         let inputs = Sweep::all_inputs(cast.from).map_err(failed)?;
         let digest_of_steps = staircase.as_ref().map(|steps| steps.digest(inputs.clone()));
         let sweep = Sweep {
-            cast,
+            op: op.clone(),
             backend,
             variant: Cuda::INSTRUCTION,
             oracle: &Oracle::Nothing,

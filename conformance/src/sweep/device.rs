@@ -1,9 +1,11 @@
 //! Sweeps on a CUDA device. Whole chunks are judged there; one with a mismatch, and what fills
 //! no chunk, is judged again here, which says what is wrong.
 
-use super::{CHUNK, Findings, Oracle, Sweep, SweepError, digest};
+use super::{CHUNK, Findings, Oracle, Sweep, SweepError, codes, digest};
+use crate::case::NanJudge;
 use plumbline_gpu::Cuda;
-use plumbline_reference::ops::Op;
+use plumbline_reference::BackendError;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 
 /// Chunks with mismatches that are judged again; the rest is counted only.
@@ -13,7 +15,8 @@ const EXPLAINED: usize = 64;
 pub struct Swept {
     /// What any sweep finds. Mismatches beyond the explained chunks are in `unexplained`.
     pub findings: Findings,
-    /// Mismatches without a kind: too many to be judged again, or right the second time.
+    /// Mismatches without a kind: too many to be judged again, or right the second time. Of a chunk that
+    /// was compared by its digest it counts one.
     pub unexplained: u64,
     /// Milliseconds of the device's time, if it was not the host that swept.
     pub millis: Option<f32>,
@@ -34,36 +37,53 @@ impl Swept {
 }
 
 impl Sweep<'_> {
-    /// Runs the sweep on a device. One against another implementation is compared here.
+    /// Runs the sweep on a device. Where another implementation says what is right, whole chunks are
+    /// compared by their digests; where NaNs need not have the same bits, on the host.
     pub fn run_on_device(&self, cuda: &Cuda) -> Result<Swept, SweepError> {
-        self.check()?;
-        let op = Op::from(self.cast);
-        let steps = match self.oracle {
-            Oracle::Staircase(staircase) => staircase.steps(),
-            Oracle::Nothing => &[],
-            Oracle::Backend { .. } => return self.run(&|_| ()).map(Swept::of_host),
-        };
+        let (from, to) = self.formats()?;
         let (first, last) = (self.inputs.start / CHUNK, self.inputs.end / CHUNK);
-        if !self.inputs.start.is_multiple_of(CHUNK) || first == last {
+        let by_digest = match self.oracle {
+            Oracle::Backend { .. } => self.nan == NanJudge::Bits,
+            Oracle::Staircase(_) | Oracle::Nothing => true,
+        };
+        if !by_digest || !self.inputs.start.is_multiple_of(CHUNK) || first == last {
             return self.run(&|_| ()).map(Swept::of_host);
         }
-        let swept = cuda.sweep(&self.cast, self.variant, first..last, CHUNK, steps)?;
-        let bytes = CHUNK * u64::from(self.cast.to.storage_bits / 8);
+        let steps = match self.oracle {
+            Oracle::Staircase(staircase) => staircase.steps(),
+            Oracle::Backend { .. } | Oracle::Nothing => &[],
+        };
+        let swept = cuda.sweep(&self.op, self.variant, first..last, CHUNK, steps)?;
+        let bytes = CHUNK * u64::from(to.storage_bits / 8);
+        // The digest is that of the pass that was judged, whatever a second one gives.
+        let digests: Vec<_> = swept.sums.iter().map(|sums| digest::finished(bytes, &[], *sums)).collect();
+        let wrong = match self.oracle {
+            // How many in a chunk is found out with what they are.
+            Oracle::Backend { .. } => {
+                let is_wrong = |(i, digest): (usize, &u64)| {
+                    let start = (first + i as u64) * CHUNK;
+                    let inputs = start..start + CHUNK;
+                    let x = codes(from, inputs.clone()).map_err(BackendError::from)?;
+                    let right = self.oracle.results(&self.op, &inputs, &x)?;
+                    Ok(u32::from(right.is_none_or(|right| digest::of(right.bytes()) != *digest)))
+                };
+                digests.par_iter().enumerate().map(is_wrong).collect::<Result<_, SweepError>>()?
+            }
+            Oracle::Staircase(_) | Oracle::Nothing => swept.mismatches,
+        };
         let mut findings = Findings::default();
         let (mut explained, mut unexplained) = (0, 0);
-        for (chunk, (&mismatches, sums)) in (first..last).zip(swept.mismatches.iter().zip(&swept.sums)) {
-            // The digest is that of the pass that was judged, whatever a second one gives.
-            let digest = digest::finished(bytes, &[], *sums);
+        for (chunk, (mismatches, digest)) in (first..last).zip(wrong.into_iter().zip(digests)) {
             let mut of_chunk = Findings { inputs: CHUNK, mismatches: BTreeMap::new(), digest };
             if mismatches > 0 && explained < EXPLAINED {
                 explained += 1;
-                of_chunk.mismatches = self.chunk(&op, chunk * CHUNK..(chunk + 1) * CHUNK)?.mismatches;
+                of_chunk.mismatches = self.chunk((from, to), chunk * CHUNK..(chunk + 1) * CHUNK)?.mismatches;
             }
             unexplained += u64::from(mismatches).saturating_sub(of_chunk.mismatched());
             findings = findings.followed_by(of_chunk);
         }
         if last * CHUNK < self.inputs.end {
-            findings = findings.followed_by(self.chunk(&op, last * CHUNK..self.inputs.end)?);
+            findings = findings.followed_by(self.chunk((from, to), last * CHUNK..self.inputs.end)?);
         }
         Ok(Swept { findings, unexplained, millis: Some(swept.millis) })
     }

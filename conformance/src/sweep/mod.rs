@@ -1,6 +1,6 @@
-//! Sweeps: a cast judged on every input there is.
+//! Sweeps: an operation of single elements judged on every input there is.
 //!
-//! Inputs are made, cast and compared a chunk at a time, on all threads; nothing is kept
+//! Inputs are made, run through it and compared a chunk at a time, on all threads; nothing is kept
 //! but counts, the first mismatch of each kind and a digest of the results.
 
 mod device;
@@ -13,8 +13,8 @@ pub use oracle::{Oracle, OracleError, Staircase};
 
 use crate::case::NanJudge;
 use crate::judge::Fault;
-use plumbline_reference::format::{Format, Rounding};
-use plumbline_reference::ops::{Cast, Op};
+use plumbline_reference::format::Format;
+use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, BackendError, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// core's cache.
 const CHUNK: u64 = 1 << 17;
 
-/// A sweep of one cast.
+/// A sweep of one operation.
 pub struct Sweep<'a> {
-    /// The cast.
-    pub cast: Cast,
+    /// The operation, whose elements are each a function of one input's.
+    pub op: Op,
     /// What is judged, and which of its variants.
     pub backend: &'a dyn Backend,
     /// The variant.
@@ -42,15 +42,15 @@ pub struct Sweep<'a> {
     pub inputs: Range<u64>,
 }
 
-/// Why a cast cannot be swept.
+/// Why an operation cannot be swept.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// Too many inputs.
     #[error("{0} has 2^{bits} codes; sources of at most 32 bits can be swept", bits = .0.code_bits())]
     TooWide(Format),
-    /// Random bits are an input of their own.
-    #[error("stochastic rounding has random bits as a second input, and no sweep covers both")]
-    Stochastic,
+    /// Its elements are no function of one element.
+    #[error("an element of {0} depends on more than one input's element, and no sweep covers all of them")]
+    NotPointwise(&'static str),
     /// The backend or the oracle failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -90,15 +90,14 @@ impl Sweep<'_> {
 
     /// Runs the sweep; `progress` is told how many inputs are done.
     pub fn run(&self, progress: &(impl Fn(u64) + Sync)) -> Result<Findings, SweepError> {
-        self.check()?;
-        let op = Op::from(self.cast);
+        let formats = self.formats()?;
         let done = AtomicU64::new(0);
         let chunks = (self.inputs.end - self.inputs.start).div_ceil(CHUNK);
         let findings = (0..chunks).into_par_iter().map(|chunk| {
             let start = self.inputs.start + chunk * CHUNK;
             let inputs = start..self.inputs.end.min(start + CHUNK);
             let count = inputs.end - inputs.start;
-            let findings = self.chunk(&op, inputs)?;
+            let findings = self.chunk(formats, inputs)?;
             progress(done.fetch_add(count, Ordering::Relaxed) + count);
             Ok(findings)
         });
@@ -106,13 +105,14 @@ impl Sweep<'_> {
         Ok(findings.into_iter().fold(Findings::default(), Findings::followed_by))
     }
 
-    fn check(&self) -> Result<(), SweepError> {
-        if self.cast.rounding == Rounding::Stochastic { Err(SweepError::Stochastic) } else { Ok(()) }
+    /// Formats of inputs and results.
+    fn formats(&self) -> Result<(Format, Format), SweepError> {
+        self.op.pointwise().ok_or(SweepError::NotPointwise(self.op.name()))
     }
 
-    fn chunk(&self, op: &Op, inputs: Range<u64>) -> Result<Findings, SweepError> {
-        let x = codes(self.cast.from, inputs.clone()).map_err(BackendError::from)?;
-        let results = self.backend.run(op, self.variant, std::slice::from_ref(&x))?;
+    fn chunk(&self, formats: (Format, Format), inputs: Range<u64>) -> Result<Findings, SweepError> {
+        let x = codes(formats.0, inputs.clone()).map_err(BackendError::from)?;
+        let results = self.backend.run(&self.op, self.variant, std::slice::from_ref(&x))?;
         let [result] = results.as_slice() else {
             let why = format!("{} outputs, expected 1", results.len());
             return Err(BackendError::Failed { call: self.backend.name().to_owned(), why }.into());
@@ -122,27 +122,34 @@ impl Sweep<'_> {
             digest: digest::of(result.bytes()),
             mismatches: BTreeMap::new(),
         };
-        match self.oracle.results(op, &inputs, &x)? {
+        match self.oracle.results(&self.op, &inputs, &x)? {
             Some(right) if result.ty() != right.ty() || result.bytes() != right.bytes() => {
-                self.compare(inputs, &right, result, &mut findings);
+                self.compare(formats, inputs, &right, result, &mut findings);
             }
             _ => (),
         }
         Ok(findings)
     }
 
-    fn compare(&self, inputs: Range<u64>, right: &Tensor, result: &Tensor, findings: &mut Findings) {
+    fn compare(
+        &self,
+        (from, to): (Format, Format),
+        inputs: Range<u64>,
+        right: &Tensor,
+        result: &Tensor,
+        findings: &mut Findings,
+    ) {
         for (i, input) in inputs.enumerate() {
             let right = right.code(i);
             // A result that is too short has no element here: wrong, whatever is right.
             let got = if i < result.len() { result.code(i) } else { !right };
-            let is_nan = |code| self.cast.to.decode(code).is_nan();
+            let is_nan = |code| to.decode(code).is_nan();
             if right == got || self.nan == NanJudge::Class && is_nan(right) && is_nan(got) {
                 continue;
             }
-            let exact = self.cast.from.to_f64(self.cast.from.code_at(input));
-            let fault = Fault::of(self.cast.to.into(), right, got, Some(exact));
-            let first = (self.cast.from.code_at(input), right, got);
+            let exact = from.to_f64(from.code_at(input));
+            let fault = Fault::of(to.into(), right, got, Some(exact));
+            let first = (from.code_at(input), right, got);
             findings.mismatches.entry(fault).or_insert(Mismatches { count: 0, first }).count += 1;
         }
     }

@@ -1,12 +1,15 @@
 use super::*;
 use crate::adapter::{Closure, Float8, cast_465_to_nan};
 use plumbline_reference::Cpu;
-use plumbline_reference::format::{ALL, BF16, E4M3FN, E4M3FNUZ, E5M2, F16, F32, F64, NanPolicy, Policy};
+use plumbline_reference::format::{
+    ALL, BF16, E4M3FN, E4M3FNUZ, E5M2, F16, F32, F64, NanPolicy, Policy, Rounding,
+};
+use plumbline_reference::ops::Cast;
 
 fn sweep(cast: Cast, backend: &dyn Backend, inputs: Range<u64>) -> Findings {
     let oracle = Oracle::Staircase(Staircase::new(&cast));
     let variant = backend.variants(&cast.into()).remove(0);
-    Sweep { cast, backend, variant: &variant, oracle: &oracle, nan: NanJudge::Bits, inputs }
+    Sweep { op: cast.into(), backend, variant: &variant, oracle: &oracle, nan: NanJudge::Bits, inputs }
         .run(&|_| ())
         .unwrap()
 }
@@ -24,10 +27,16 @@ fn the_staircase_is_the_definition_on_every_16_bit_input_under_every_policy() {
                 let inputs = Sweep::all_inputs(from).unwrap();
                 let variant = "parallel";
                 let oracle = Oracle::Staircase(Staircase::new(&cast));
-                let findings =
-                    Sweep { cast, backend: &Cpu, variant, oracle: &oracle, nan: NanJudge::Bits, inputs }
-                        .run(&|_| ())
-                        .unwrap();
+                let findings = Sweep {
+                    op: cast.into(),
+                    backend: &Cpu,
+                    variant,
+                    oracle: &oracle,
+                    nan: NanJudge::Bits,
+                    inputs,
+                }
+                .run(&|_| ())
+                .unwrap();
                 assert_eq!((findings.inputs, findings.mismatched()), (65_536, 0), "{cast:?}: {findings:?}");
             }
         }
@@ -86,7 +95,7 @@ fn results_that_nothing_judges_are_digested() {
     let (cast, inputs) = (Cast::new(F32, E4M3FN), 0x3f80_0000..0x3f85_0003);
     let judged = sweep(cast, &Cpu, inputs.clone());
     let (oracle, nan) = (&Oracle::Nothing, NanJudge::Bits);
-    let digested = Sweep { cast, backend: &Cpu, variant: "definition", oracle, nan, inputs };
+    let digested = Sweep { op: cast.into(), backend: &Cpu, variant: "definition", oracle, nan, inputs };
     assert_eq!(digested.run(&|_| ()).unwrap(), judged);
 }
 
@@ -96,8 +105,14 @@ fn a_foreign_nan_need_only_be_nan() {
     let cast = Cast { nan: NanPolicy::SignKept, ..Cast::new(F32, E5M2) };
     let oracle = Oracle::Backend { backend: &Float8, variant: Float8.variants(&cast.into()).remove(0) };
     let mismatched = |nan| {
-        let sweep =
-            Sweep { cast, backend: &Cpu, variant: "parallel", oracle: &oracle, nan, inputs: nans.clone() };
+        let sweep = Sweep {
+            op: cast.into(),
+            backend: &Cpu,
+            variant: "parallel",
+            oracle: &oracle,
+            nan,
+            inputs: nans.clone(),
+        };
         sweep.run(&|_| ()).unwrap().mismatched()
     };
     assert_eq!((mismatched(NanJudge::Class), mismatched(NanJudge::Bits)), (0, 0x1_0000));
@@ -109,12 +124,12 @@ fn what_cannot_be_swept_is_an_error() {
     let cast = Cast { rounding: Rounding::Stochastic, ..Cast::new(F32, E4M3FN) };
     let oracle = Oracle::Backend { backend: &Cpu, variant: "definition".to_owned() };
     let sweep = Sweep {
-        cast,
+        op: cast.into(),
         backend: &Cpu,
         variant: "parallel",
         oracle: &oracle,
         nan: NanJudge::Bits,
         inputs: 0..16,
     };
-    assert!(matches!(sweep.run(&|_| ()), Err(SweepError::Stochastic)));
+    assert!(matches!(sweep.run(&|_| ()), Err(SweepError::NotPointwise("cast"))));
 }

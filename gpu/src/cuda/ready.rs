@@ -78,7 +78,7 @@ impl Ready {
                         function.cu_function(),
                         (*blocks, 1, 1),
                         (call.threads, 1, 1),
-                        0,
+                        call.shared,
                         stream.cu_stream(),
                         &mut pointers,
                     )

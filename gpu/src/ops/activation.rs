@@ -1,26 +1,69 @@
 //! What the elementwise functions have in common: one kernel, with the function as a constant.
 
+use super::CANONICAL;
+use crate::device::ComputeCapability;
 use crate::module::{Source, Unit, constant};
-use crate::plan::{Elementwise, Step, View};
+use crate::plan::{Argument, Call, Elementwise, Step, View};
 use plumbline_reference::format::Format;
 use plumbline_reference::ops::activation::FORMATS;
 
 const SOURCE: Source = Source { name: "activation", text: include_str!("../../kernels/activation.cu") };
 
+/// The results of all inputs of 16 bits, looked up.
+const TABLE: &str = "table";
+/// Bytes of that table.
+const TABLE_BYTES: u32 = 2 << 16;
+/// Threads of its block.
+const TABLE_THREADS: u32 = 1024;
+/// Its blocks: more than any device has multiprocessors, each of which takes one.
+const TABLE_BLOCKS: u64 = 1024;
+
+/// Whether there is a table: of 16-bit results, and of one argument.
+fn has_table(arguments: usize, from: Format, to: Format) -> bool {
+    arguments == 1 && from.storage_bits == 16 && to.storage_bits == 16
+}
+
+/// Whether a block may have that much shared memory.
+fn has_room(arch: ComputeCapability) -> bool {
+    matches!((arch.major, arch.minor), (8, 0 | 7) | (9..=11, _))
+}
+
+pub(super) fn variants(
+    arguments: usize,
+    from: Format,
+    to: Format,
+    arch: ComputeCapability,
+) -> Vec<&'static str> {
+    if has_table(arguments, from, to) && has_room(arch) { vec![CANONICAL, TABLE] } else { vec![CANONICAL] }
+}
+
 pub(super) fn unit(function: &str, arguments: usize, from: Format, to: Format) -> Unit {
-    let defines = [
+    let mut defines = vec![
         ("FUNCTION", function.to_owned()),
         ("ARGUMENTS", arguments.to_string()),
         ("FROM", constant(from)),
         ("TO", constant(to)),
     ];
-    Unit::new(SOURCE, defines.to_vec())
+    if has_table(arguments, from, to) {
+        defines.push(("TABLE", "1".to_owned()));
+    }
+    Unit::new(SOURCE, defines)
 }
 
-pub(super) fn plan(unit: Unit, inputs: &[View], outputs: &[View]) -> Vec<Step> {
+pub(super) fn plan(unit: Unit, variant: &str, inputs: &[View], outputs: &[View]) -> Vec<Step> {
     let (x, y) = (&inputs[0], &outputs[0]);
     if x.count() == 0 {
         return Vec::new();
+    }
+    if variant == TABLE {
+        return vec![Step::Kernel(Call {
+            unit,
+            entry: "table",
+            blocks: x.count().div_ceil(TABLE_THREADS.into()).min(TABLE_BLOCKS),
+            threads: TABLE_THREADS,
+            shared: TABLE_BYTES,
+            arguments: [x.address, y.address, x.count()].map(Argument::from).to_vec(),
+        })];
     }
     let second = inputs.get(1);
     // All inputs are read as vectors, or none.
@@ -39,8 +82,8 @@ pub(super) fn pairs() -> impl Iterator<Item = (Format, Format)> {
 macro_rules! activation {
     ($Type:ident, $function:literal, $arguments:literal) => {
         impl super::OnDevice for plumbline_reference::ops::$Type {
-            fn variants(&self, _: crate::device::ComputeCapability) -> Vec<&'static str> {
-                vec![super::CANONICAL]
+            fn variants(&self, arch: crate::device::ComputeCapability) -> Vec<&'static str> {
+                super::activation::variants($arguments, self.from, self.to, arch)
             }
 
             fn unit(&self, _: &str) -> crate::module::Unit {
@@ -53,7 +96,7 @@ macro_rules! activation {
                 inputs: &[crate::plan::View],
                 outputs: &[crate::plan::View],
             ) -> Result<Vec<crate::plan::Step>, plumbline_reference::backend::Unsupported> {
-                Ok(super::activation::plan(self.unit(variant), inputs, outputs))
+                Ok(super::activation::plan(self.unit(variant), variant, inputs, outputs))
             }
 
             fn units() -> Vec<crate::module::Unit> {

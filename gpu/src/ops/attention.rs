@@ -53,7 +53,7 @@ impl OnDevice for Attention {
         ];
         let blocks = (heads * queries).min(MOST_BLOCKS);
         let (unit, arguments) = (self.unit(variant), arguments.to_vec());
-        Ok(vec![Step::Kernel(Call { unit, entry: "queries", blocks, threads: LANES, arguments })])
+        Ok(vec![Step::Kernel(Call { unit, entry: "queries", blocks, threads: LANES, shared: 0, arguments })])
     }
 
     fn units() -> Vec<Unit> {

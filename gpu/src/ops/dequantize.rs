@@ -36,6 +36,7 @@ impl OnDevice for Dequantize {
             entry: "dequantize",
             blocks: y.count().div_ceil(u64::from(THREADS)),
             threads: THREADS,
+            shared: 0,
             arguments: [blocks.address, y.address, y.count()].map(Argument::from).to_vec(),
         })])
     }

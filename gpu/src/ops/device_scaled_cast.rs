@@ -48,6 +48,7 @@ impl OnDevice for DeviceScaledCast {
                 entry: "dequant",
                 blocks: count.div_ceil(THREADS.into()),
                 threads: THREADS,
+                shared: 0,
                 arguments: first.into_iter().chain([tiny, special]).collect(),
             }));
         }

@@ -78,7 +78,7 @@ impl OnDevice for GemmFused {
         let [m, n] = [y.ty.shape[0], y.ty.shape[1]].map(|extent| extent as u64);
         let call = |entry, blocks, threads, arguments: &[u64]| {
             let arguments = arguments.iter().copied().map(Argument::from).collect();
-            Step::Kernel(Call { unit: unit(self), entry, blocks, threads, arguments })
+            Step::Kernel(Call { unit: unit(self), entry, blocks, threads, shared: 0, arguments })
         };
         if variant == FUSED {
             let k = a.ty.shape[1] as u64;

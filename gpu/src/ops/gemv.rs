@@ -122,6 +122,7 @@ fn steps(
         entry,
         blocks: blocks(rows),
         threads: THREADS,
+        shared: 0,
         arguments: [w.address, x.address, y.address, rows, vectors, k].map(Argument::from).to_vec(),
     })]
 }

@@ -37,6 +37,7 @@ impl OnDevice for Int8Quantize {
             entry,
             blocks: blocks.div_ceil(u64::from(THREADS / 32)).min(MOST_BLOCKS),
             threads: THREADS,
+            shared: 0,
             arguments: first.into_iter().chain([(self.rounding() as u8).into()]).collect(),
         })])
     }

@@ -35,6 +35,7 @@ impl OnDevice for KvScatter {
                 entry: "kv_scatter",
                 blocks: rows.count().div_ceil(THREADS.into()),
                 threads: THREADS,
+                shared: 0,
                 arguments: first.into_iter().chain(extents).collect(),
             }));
         }

@@ -1,6 +1,6 @@
 //! `math`: the canonical functions.
 
-use super::{CANONICAL, OnDevice, activation};
+use super::{OnDevice, activation};
 use crate::device::ComputeCapability;
 use crate::module::Unit;
 use crate::plan::{Step, View};
@@ -12,8 +12,8 @@ fn device_function(function: Elementary) -> String {
 }
 
 impl OnDevice for Math {
-    fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
-        vec![CANONICAL]
+    fn variants(&self, arch: ComputeCapability) -> Vec<&'static str> {
+        activation::variants(1, self.from, self.to, arch)
     }
 
     fn unit(&self, _: &str) -> Unit {
@@ -21,7 +21,7 @@ impl OnDevice for Math {
     }
 
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
-        Ok(activation::plan(self.unit(variant), inputs, outputs))
+        Ok(activation::plan(self.unit(variant), variant, inputs, outputs))
     }
 
     fn units() -> Vec<Unit> {

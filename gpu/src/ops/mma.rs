@@ -48,6 +48,7 @@ impl OnDevice for Mma {
             entry: "mma",
             blocks: tiles.div_ceil(tiles_of_block).min(MOST_BLOCKS),
             threads: THREADS,
+            shared: 0,
             arguments: tensors.chain([tiles]).map(Argument::from).collect(),
         })])
     }

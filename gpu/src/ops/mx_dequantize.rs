@@ -41,6 +41,7 @@ impl OnDevice for MxDequantize {
             entry: "dequantize",
             blocks: count.div_ceil(THREADS.into()).min(MOST_BLOCKS),
             threads: THREADS,
+            shared: 0,
             arguments: arguments.to_vec(),
         })])
     }

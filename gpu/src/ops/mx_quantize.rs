@@ -60,6 +60,7 @@ impl OnDevice for MxQuantize {
             entry: "quantize",
             blocks: count.div_ceil(THREADS.into()).min(MOST_BLOCKS),
             threads: THREADS,
+            shared: 0,
             arguments: arguments.to_vec(),
         })])
     }

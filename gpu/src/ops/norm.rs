@@ -49,6 +49,7 @@ impl Norm {
             entry: "norm_rows",
             blocks: rows.min(MOST_BLOCKS),
             threads: LANES,
+            shared: 0,
             arguments: first.into_iter().chain(eps).chain(vectors).collect(),
         })]
     }

@@ -123,6 +123,7 @@ fn kernel(op: &PrefillLinear, entry: &'static str, ([rows, columns], threads): (
         entry,
         blocks: (m.div_ceil(rows) * n.div_ceil(columns)).min(MOST_BLOCKS),
         threads,
+        shared: 0,
         arguments: [inputs[0].address, inputs[1].address, y.address, m, n, k].map(Argument::from).to_vec(),
     })]
 }

@@ -44,6 +44,7 @@ impl OnDevice for Rope {
             entry: "rope",
             blocks: threads.div_ceil(THREADS.into()),
             threads: THREADS,
+            shared: 0,
             arguments: first.into_iter().chain(numbers).chain([ln_base.into()]).collect(),
         })])
     }

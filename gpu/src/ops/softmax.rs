@@ -38,7 +38,7 @@ pub(super) fn plan(
         empty.into(),
     ];
     let blocks = rows.min(MOST_BLOCKS);
-    vec![Step::Kernel(Call { unit, entry: "rows", blocks, threads: LANES, arguments: arguments.to_vec() })]
+    vec![Step::Kernel(Call { unit, entry: "rows", blocks, threads: LANES, shared: 0, arguments: arguments.to_vec() })]
 }
 
 impl OnDevice for Softmax {

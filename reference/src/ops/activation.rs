@@ -10,7 +10,7 @@ use super::{Inputs, SignatureError};
 use crate::fast::{Conversion, Function, Simd, map};
 use crate::format::{BF16, F16, F32, Format, Policy};
 use crate::interval::{Interval, Steps};
-use crate::{DType, Path, Tensor, TensorError, TensorType};
+use crate::{DType, Path, Tensor, TensorError, TensorType, math};
 use rayon::prelude::*;
 
 /// Formats of inputs and outputs.
@@ -202,11 +202,10 @@ pub(super) use activation;
 /// `x / (1 + e^-z)` with `z` a multiple of `x`, for every finite `x`; -0 where `x` is -Inf.
 #[inline(always)]
 pub(crate) fn times_sigmoid(x: f32, z: f32) -> f32 {
-    // e^-z overflows where z is very negative; e^z does not.
-    let e = crate::math::exp(-z.abs());
-    let x = if x < f32::MIN { f32::MIN } else { x };
-    let numerator = if z < 0.0 { x * e } else { x };
-    numerator / (1.0 + e)
+    // e^-z overflows where z is very negative; e^z does not. NaN is in x too.
+    let e = math::exp_of_negative(math::maximum(-z.abs(), -104.0));
+    let numerator = math::maximum(x, f32::MIN) * if z < 0.0 { e } else { 1.0 };
+    numerator * (1.0 / (1.0 + e))
 }
 
 /// The same over intervals: as `x / (1 + e^-z)`, or with `e^z` where z is negative.

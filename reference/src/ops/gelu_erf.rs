@@ -21,7 +21,7 @@ activation! {
 impl Function<1> for GeluErf {
     #[inline(always)]
     fn of(self, [x]: [f32; 1]) -> f32 {
-        let x = if x < f32::MIN { f32::MIN } else { x };
+        let x = math::maximum(x, f32::MIN);
         x * math::normal_cdf(x)
     }
 }

@@ -65,6 +65,7 @@ pub use signature::SignatureError;
 pub use softmax::{Causal, FullyMasked};
 
 use crate::block::BlockFormat;
+use crate::format::{Format, Rounding};
 use crate::interval::{Interval, Steps};
 use crate::program::Program;
 use crate::{Path, Tensor, TensorError, TensorType};
@@ -335,6 +336,25 @@ macro_rules! operations {
             }
         })*
     };
+}
+
+impl Op {
+    /// Formats of input and output where each element is a function of the one input's element in its
+    /// place, and of nothing else.
+    #[must_use]
+    pub fn pointwise(&self) -> Option<(Format, Format)> {
+        match self {
+            Self::Cast(op) if op.rounding != Rounding::Stochastic => Some((op.from, op.to)),
+            Self::Decode(op) => Some((op.from, op.to)),
+            Self::Math(op) => Some((op.from, op.to)),
+            Self::Relu(op) => Some((op.from, op.to)),
+            Self::Silu(op) => Some((op.from, op.to)),
+            Self::GeluTanh(op) => Some((op.from, op.to)),
+            Self::GeluErf(op) => Some((op.from, op.to)),
+            Self::QuickGelu(op) => Some((op.from, op.to)),
+            _ => None,
+        }
+    }
 }
 
 operations! {

@@ -1,6 +1,6 @@
 //! `silu`: `y = x * sigmoid(x)`, `sigmoid(z) = 1 / (1 + e^-z)`; also called swish.
 //!
-//! Canonical: `e = exp(-abs(x))`, `(x < 0 ? x * e : x) / (1 + e)`, so that nothing overflows and
+//! Canonical: `e = exp(-abs(x))`, `(x < 0 ? x * e : x) * (1 / (1 + e))`, so that nothing overflows and
 //! small results keep their accuracy. -Inf gives -0, -0 gives -0.
 //!
 //! Source: Elfwing, Uchibe, Doya, "Sigmoid-weighted linear units for neural network function

@@ -116,6 +116,7 @@ pub(super) fn plan(gemm: &Gemm, inputs: &[View], outputs: &[View]) -> Result<Vec
         entry: TILED,
         blocks: tiles.min(MOST_BLOCKS),
         threads: THREADS,
+        shared: 0,
         arguments: extents.into_iter().chain(rest).collect(),
     })])
 }
