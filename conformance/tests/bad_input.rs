@@ -484,3 +484,23 @@ fn sequences_without_one_right_result() {
         &["mine.yaml:6", "steps[1]", "generate: class `blocks`"],
     );
 }
+
+#[test]
+fn sweeps_that_cannot_be_made() {
+    for (args, parts) in [
+        (&["cast"][..], &["--to"][..]),
+        (&["softmax"], &["softmax", "gelu_erf", "functions"]),
+        (&["silu", "--policies"], &["silu", "leave it out"]),
+        (&["silu", "--from", "e4m3fn"], &["e4m3fn", "expected f32, f16 or bf16"]),
+        (&["silu", "--from", "f16", "--against", "staircase"], &["silu", "--against definition"]),
+        (&["silu", "--from", "f16", "--against", "hardware"], &["silu", "not recorded"]),
+        (&["silu", "--from", "f16", "--against", "reference"], &["silu", "judged by itself"]),
+        (&["silu", "--from", "f16", "--variant", "definition"], &["silu", "judged by itself"]),
+    ] {
+        let run = plumbline(&[&["sweep"], args].concat());
+        assert_eq!(run.code, 2, "{args:?}: {}{}", run.stdout, run.stderr);
+        for part in parts {
+            assert!(run.stderr.contains(part), "{args:?}: no `{part}` in: {}", run.stderr);
+        }
+    }
+}

@@ -205,3 +205,12 @@ fn a_model_file_is_listed() {
     let keys = listing["metadata"].as_array().unwrap().iter().map(|entry| &entry["key"]);
     assert_eq!(keys.count(), 18);
 }
+
+#[test]
+fn functions_are_swept() {
+    let run = plumbline(&["sweep", "functions", "--from", "f16,bf16"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let swept = run.stdout.lines().filter(|line| line.contains("65536 inputs")).count();
+    assert_eq!(swept, 28, "{}", run.stdout);
+    assert!(run.stdout.contains("28 sweeps, 0 with differences"), "{}", run.stdout);
+}

@@ -124,7 +124,32 @@ __device__ __forceinline__ float canonical_normal_cdf(float x)
     return fabsf(x) < 1.0f ? small : large;
 }
 
-__device__ __forceinline__ float canonical_rsqrt(float x) { return __fdiv_rn(1.0f, __fsqrt_rn(x)); }
+// 1 / sqrt(x), each rounded by a step of Newton's from the instruction's result.
+__device__ __forceinline__ float canonical_rsqrt(float x)
+{
+    // Instructions take a subnormal number for 0.
+    const bool is_small = x < 0x1p-100f;
+    const float scaled = __fmul_rn(x, is_small ? 0x1p64f : 1.0f);
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(scaled));
+    const float g = __fmul_rn(scaled, r);
+    const float root = __fmaf_rn(__fmaf_rn(-g, g, scaled), __fmul_rn(0.5f, r), g);
+    const float y = __fmul_rn(reciprocal(root), is_small ? 0x1p32f : 1.0f);
+    // Of 0 and infinity the instruction's result is right, and the steps give NaN.
+    return is_nan(y) ? r : y;
+}
+
+// n / d rounded, d from 1/2 to 4 and n no smaller than 2^-60 or 0: without the cases of a division that do not
+// occur here.
+__device__ __forceinline__ double quotient(double n, double d)
+{
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
+#pragma unroll
+    for (int i = 0; i < 2; i++) r = __fma_rn(r, __fma_rn(-d, r, 1.0), r);
+    const double q = __dmul_rn(n, r);
+    return __fma_rn(__fma_rn(-d, q, n), r, q);
+}
 
 __device__ __forceinline__ double canonical_log_f64(double x)
 {
@@ -135,7 +160,7 @@ __device__ __forceinline__ double canonical_log_f64(double x)
     const long long bits = __double_as_longlong(x);
     const long long n = (bits - 0x3fe8000000000000) >> 52;
     const double m = __longlong_as_double(bits - (long long)((u64)n << 52));
-    const double s = __ddiv_rn(__dsub_rn(m, 1.0), __dadd_rn(m, 1.0));
+    const double s = quotient(__dsub_rn(m, 1.0), __dadd_rn(m, 1.0));
     const double log_m = __dmul_rn(__dmul_rn(2.0, s), polynomial(__dmul_rn(s, s), ATANH));
     return __fma_rn((double)n, LN_2_F64, log_m);
 }

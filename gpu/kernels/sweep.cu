@@ -19,6 +19,17 @@ extern "C" __global__ void generate(Code<FROM> *x, u64 start, u64 count)
     reinterpret_cast<Vector *>(x)[i] = codes;
 }
 
+// Any bits: those that are measured on.
+extern "C" __global__ void noise(u32 *x, u64 count)
+{
+    const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    u32 bits = u32(i);
+    bits = (bits ^ bits >> 16) * 0x85ebca6b;
+    bits = (bits ^ bits >> 13) * 0xc2b2ae35;
+    x[i] = bits ^ bits >> 16;
+}
+
 // First input of a step, as an index, and the right result from there to the next step.
 struct Step {
     u64 start;

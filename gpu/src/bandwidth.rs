@@ -50,9 +50,8 @@ fn operations() -> Vec<(String, Format, Op)> {
     ];
     for format in [F32, F16, BF16] {
         let (from, to) = (format, format);
-        let functions: [Op; 8] = [
-            Math { function: Elementary::Exp, from, to }.into(),
-            Math { function: Elementary::Tanh, from, to }.into(),
+        let elementary = Elementary::ALL.iter().map(|&function| Math { function, from, to }.into());
+        let functions: [Op; 6] = [
             Relu { from, to }.into(),
             Silu { from, to }.into(),
             QuickGelu { from, to }.into(),
@@ -64,7 +63,7 @@ fn operations() -> Vec<(String, Format, Op)> {
             Op::Math(op) => op.function.name(),
             op => op.name(),
         };
-        all.extend(functions.map(|op| (format!("{} {format}", name(&op)), format, op)));
+        all.extend(elementary.chain(functions).map(|op| (format!("{} {format}", name(&op)), format, op)));
     }
     all
 }
@@ -179,15 +178,15 @@ impl Cuda {
         Ok(measured)
     }
 
-    /// A tensor of patterns.
+    /// A tensor of any bits.
     fn filled_as(&self, ty: &TensorType, bytes: usize) -> Result<Buffer, BackendError> {
         let buffer = self.alloc(&Layout::contiguous(ty.clone()))?;
         let address: CUdeviceptr = view(&buffer)?.address;
-        self.load(vec![crate::sweep::generate(F32, address, 0, bytes as u64 / 4)])?.queue()?;
+        self.load(vec![crate::sweep::noise(address, bytes as u64 / 4)])?.queue()?;
         Ok(buffer)
     }
 
-    /// Memory that holds every pattern of 32 bits in turn.
+    /// Memory that holds any bits.
     fn filled(&self, bytes: usize) -> Result<Buffer, BackendError> {
         self.filled_as(&TensorType::new(DType::U8, [bytes]), bytes)
     }

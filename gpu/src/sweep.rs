@@ -7,7 +7,7 @@ use crate::module::{Source, Unit};
 use crate::ops;
 use crate::plan::{Argument, Call, Step, THREADS, View};
 use plumbline_reference::backend::{Backend, BackendError, Buffer, Layout, Unsupported};
-use plumbline_reference::format::Format;
+use plumbline_reference::format::{F32, Format};
 use plumbline_reference::ops::{Cast, Op};
 use plumbline_reference::{DType, TensorType};
 use std::ops::Range;
@@ -51,7 +51,7 @@ fn call(unit: &Unit, entry: &'static str, threads: u64, arguments: &[u64]) -> St
 }
 
 /// Writes the codes at indices from `start` on, as many as whole vectors of 16 bytes hold.
-pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
+fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
     // Any target serves: inputs do not depend on it.
     call(
         &Unit::between(SOURCE, format, format),
@@ -59,6 +59,11 @@ pub(crate) fn generate(format: Format, address: u64, start: u64, count: u64) -> 
         count * u64::from(format.storage_bits / 8) / 16,
         &[address, start, count],
     )
+}
+
+/// Fills words of 32 bits with what looks like chance.
+pub(crate) fn noise(address: u64, words: u64) -> Step {
+    call(&Unit::between(SOURCE, F32, F32), "noise", words, &[address, words])
 }
 
 /// Inputs of an operation on the device, and their results.

@@ -60,6 +60,13 @@ struct Needs {
     without_workspace: bool,
 }
 
+/// Bytes of all buffers of a sequence: what is written to them and computed from them is held too.
+const MOST_BYTES: usize = 1 << 30;
+
+fn too_much() -> String {
+    format!("the buffers up to this one need more than {} GiB, the most of a sequence", MOST_BYTES >> 30)
+}
+
 impl Sequence {
     pub(crate) fn new(
         name: String,
@@ -68,8 +75,13 @@ impl Sequence {
         line: usize,
     ) -> Result<Self, LoadError> {
         let mut types = BTreeMap::new();
+        let mut bytes = 0;
         for (buffer, of) in &spec.buffers {
-            let ty = type_of(of).map_err(|why| {
+            let ty = type_of(of).and_then(|ty| {
+                bytes += ty.elements().map_err(|error| error.to_string())? * ty.dtype.bytes();
+                if bytes <= MOST_BYTES { Ok(ty) } else { Err(too_much()) }
+            });
+            let ty = ty.map_err(|why| {
                 place.error(Some(&spec.name), &[Step::Key("buffers".into()), Step::Key(buffer.clone())], &why)
             })?;
             types.insert(buffer.clone(), ty);

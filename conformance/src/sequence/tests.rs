@@ -50,6 +50,15 @@ fn broken(from: &str, to: &str, line: usize, parts: &[&str]) {
 }
 
 #[test]
+fn buffers_are_limited_together() {
+    let large = "shape: [200000000]";
+    let text = GOOD.replacen("shape: [2]", large, 1).replacen("shape: [3]", large, 1);
+    // In the order of their names u is before x.
+    let error = load(&text).unwrap_err().to_string();
+    assert!(error.contains("mine.yaml:4: ") && error.contains("1 GiB, the most of a sequence"), "{error}");
+}
+
+#[test]
 fn the_good_sequence_is_good() {
     let sequence = sequence(GOOD);
     assert_eq!(sequence.name, "mine/good");

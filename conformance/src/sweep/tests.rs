@@ -4,7 +4,7 @@ use plumbline_reference::Cpu;
 use plumbline_reference::format::{
     ALL, BF16, E4M3FN, E4M3FNUZ, E5M2, F16, F32, F64, NanPolicy, Policy, Rounding,
 };
-use plumbline_reference::ops::Cast;
+use plumbline_reference::ops::{Cast, Relu, Silu};
 
 fn sweep(cast: Cast, backend: &dyn Backend, inputs: Range<u64>) -> Findings {
     let oracle = Oracle::Staircase(Staircase::new(&cast));
@@ -132,4 +132,20 @@ fn what_cannot_be_swept_is_an_error() {
         inputs: 0..16,
     };
     assert!(matches!(sweep.run(&|_| ()), Err(SweepError::NotPointwise("cast"))));
+}
+
+#[test]
+fn a_function_is_swept_too() {
+    let (op, inputs) = (Op::from(Silu { from: BF16, to: BF16 }), Sweep::all_inputs(BF16).unwrap());
+    let oracle = Oracle::Backend { backend: &Cpu, variant: "definition".to_owned() };
+    let mismatches = |backend: &dyn Backend| {
+        let (op, inputs, nan) = (op.clone(), inputs.clone(), NanJudge::Bits);
+        let variant = &backend.variants(&op)[0];
+        Sweep { op, backend, variant, oracle: &oracle, nan, inputs }.run(&|_| ()).unwrap().mismatches
+    };
+    assert_eq!(mismatches(&Cpu), BTreeMap::new());
+    let relu = Closure::new("relu", op.clone(), |inputs| {
+        Cpu.run(&Relu { from: BF16, to: BF16 }.into(), "definition", inputs)
+    });
+    assert!(!mismatches(&relu).is_empty());
 }
