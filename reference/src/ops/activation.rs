@@ -81,7 +81,9 @@ pub(super) fn evaluate<const N: usize>(
 }
 
 /// Elements that are widened, computed and narrowed in one go, in the cache.
-pub(super) const CHUNK: usize = 1 << 14;
+pub(super) const CHUNK: usize = 1 << 12;
+/// Bytes of results that a task makes.
+const BLOCK: usize = 1 << 14;
 
 fn fast<const N: usize>(
     f: impl Function<N>,
@@ -92,18 +94,32 @@ fn fast<const N: usize>(
 ) -> Result<Tensor, TensorError> {
     let widths = [from, to].map(|format| DType::from(format).bytes());
     let packed: Vec<_> = inputs.iter().map(Tensor::packed).collect();
-    let mut bytes = vec![0; ty.elements()? * widths[1]];
-    bytes.par_chunks_mut(CHUNK * widths[1]).enumerate().for_each(|(chunk, out)| {
+    let compute = |start: usize, out: &mut [u8]| {
         let count = out.len() / widths[1];
         let x: [Vec<f32>; N] = std::array::from_fn(|input| {
-            let codes = &packed[input][chunk * CHUNK * widths[0]..][..count * widths[0]];
-            floats(simd, from, codes)
+            floats(simd, from, &packed[input][start * widths[0]..][..count * widths[0]])
         });
         let mut y = vec![0.0; count];
         map(simd, f, x.each_ref().map(Vec::as_slice), &mut y);
         encode(simd, to, &y, out);
-    });
-    Tensor::from_bytes(ty, bytes)
+    };
+    let bytes = ty.elements()? * widths[1];
+    if bytes <= BLOCK {
+        let mut out = vec![0; bytes];
+        compute(0, &mut out);
+        return Tensor::from_bytes(ty, out);
+    }
+    // Blocks, so that no thread has to clear the memory of all results first.
+    let block = |block: usize| {
+        let mut out = [0; BLOCK];
+        let start = block * BLOCK;
+        compute(start / widths[1], &mut out[..BLOCK.min(bytes - start)]);
+        out
+    };
+    let blocks: Vec<[u8; BLOCK]> = (0..bytes.div_ceil(BLOCK)).into_par_iter().map(block).collect();
+    let mut out = blocks.into_flattened();
+    out.truncate(bytes);
+    Tensor::from_bytes(ty, out)
 }
 
 /// Codes as numbers.

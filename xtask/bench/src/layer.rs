@@ -12,18 +12,19 @@ use crate::contender::Contender;
 use crate::conversion::Named;
 use crate::measure::{Comparison, compare};
 
-/// Elements of an input: too many for a cache.
-const ELEMENTS: usize = 1 << 24;
+/// Elements of an input: as many as a cache holds, and more.
+const SIZES: [usize; 2] = [1 << 20, 1 << 24];
 /// Elements of a row.
 const ROW: usize = 1 << 12;
-/// Calls of a visit.
-const CALLS: usize = 2;
+/// Elements of the calls of a visit.
+const ELEMENTS_OF_VISIT: usize = 1 << 25;
 
-/// A function on so many threads.
+/// A function of so many elements on so many threads.
 #[derive(Clone, Debug)]
 pub struct Setting {
     name: &'static str,
     op: Op,
+    elements: usize,
     threads: usize,
 }
 
@@ -41,7 +42,8 @@ pub fn settings(threads: usize) -> Vec<Setting> {
         ("swiglu", Swiglu { from, to }.into()),
         ("softmax", Softmax::new(from, to).into()),
     ];
-    all.map(|(name, op)| Setting { name, op, threads }).into()
+    let setting = |elements| all.clone().map(|(name, op)| Setting { name, op, elements, threads });
+    SIZES.map(setting).concat()
 }
 
 impl Setting {
@@ -51,13 +53,15 @@ impl Setting {
 
     pub fn name(&self) -> String {
         let plural = if self.threads == 1 { "" } else { "s" };
-        format!("layer/{}/{}-thread{plural}", self.name, self.threads)
+        let power = self.elements.ilog2();
+        format!("layer/{}/2^{power}/{}-thread{plural}", self.name, self.threads)
     }
 
     /// Measures on the current thread pool.
     pub fn measure(&self, rounds: usize) -> Result<Comparison> {
         let number = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 20) as f32 - 8.0;
-        let ty = TensorType::new(F32, [ELEMENTS / ROW, ROW]);
+        let elements = self.elements;
+        let ty = TensorType::new(F32, [elements / ROW, ROW]);
         let x = Tensor::from_fn(ty, Path::fastest(), |i| number(i).to_bits().into())?;
         let inputs = vec![x; self.op.input_names().len()];
         let y = self.op.evaluate(&inputs, Path::fastest())?.remove(0);
@@ -72,15 +76,15 @@ impl Setting {
             _ => None,
         };
         if let Some(f) = f {
-            let x = (0..ELEMENTS).map(number).collect();
-            let x = Candle::from_vec(x, ELEMENTS, &Device::Cpu)?;
+            let x = (0..elements).map(number).collect();
+            let x = Candle::from_vec(x, elements, &Device::Cpu)?;
             let y = f(&x)?;
             contenders.push(("candle-core", Box::new(Theirs { f, x, y })));
         }
         let bytes = 4 * (self.op.input_names().len() + 1);
-        let contenders = compare(contenders, ELEMENTS, 0, CALLS, rounds);
+        let contenders = compare(contenders, elements, 0, ELEMENTS_OF_VISIT / elements, rounds);
         let conversion = self.name.to_owned();
-        Ok(Comparison { conversion, elements: ELEMENTS, threads: self.threads, rounds, bytes, contenders })
+        Ok(Comparison { conversion, elements, threads: self.threads, rounds, bytes, contenders })
     }
 }
 

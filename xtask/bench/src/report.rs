@@ -91,10 +91,13 @@ impl Report {
     fn layers(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nLayers of f32, 2^24 elements, in 10^9 elements per second; `x` is how many times as fast Plumbline \
-             is. candle-core computes on one thread.\n"
+            "\nLayers of f32 in 10^9 elements per second, memory for the results included; `x` is how many times as \
+             fast Plumbline is. candle-core computes on one thread.\n"
         );
-        let _ = writeln!(text, "| layer | threads | Plumbline | GB/s | others |\n|---|---|---|---|---|");
+        let _ = writeln!(
+            text,
+            "| layer | elements | threads | Plumbline | GB/s | others |\n|---|---|---|---|---|---|"
+        );
         for it in &self.layers {
             let Some((ours, others)) = it.contenders.split_first() else { continue };
             let other = |it: &Measured| format!("{} {}: {:.2}x", it.name, speed(it), it.ratio);
@@ -102,8 +105,9 @@ impl Report {
             let rate = ours.median * it.bytes as f64;
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {rate:.1} | {others} |",
+                "| {} | 2^{} | {} | {} | {rate:.1} | {others} |",
                 it.conversion,
+                it.elements.ilog2(),
                 it.threads,
                 speed(ours)
             );
