@@ -136,7 +136,7 @@ __device__ __forceinline__ float canonical_rsqrt(float x)
     const float root = __fmaf_rn(__fmaf_rn(-g, g, scaled), __fmul_rn(0.5f, r), g);
     const float y = __fmul_rn(reciprocal(root), is_small ? 0x1p32f : 1.0f);
     // Of 0 and infinity the instruction's result is right, and the steps give NaN.
-    return is_nan(y) ? r : y;
+    return y == y ? y : r;
 }
 
 // n / d rounded, d from 1/2 to 4 and n no smaller than 2^-60 or 0: without the cases of a division that do not
