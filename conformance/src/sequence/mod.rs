@@ -33,7 +33,7 @@ use crate::locate::Step;
 use crate::setup::Subject;
 use crate::source::{Place, shape_in_elements};
 use plumbline_reference::TensorType;
-use plumbline_reference::backend::Unsupported;
+use plumbline_reference::backend::{Layout, Unsupported};
 use plumbline_reference::ops::Op;
 use shadow::Shadow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +96,12 @@ impl Sequence {
             }
         }
         operations
+    }
+
+    /// About what the sequence costs to take: bytes, once for each step.
+    pub(crate) fn cost(&self) -> u64 {
+        let bytes = self.types.values().map(|ty| Layout::contiguous(ty.clone()).span().unwrap_or(0) as u64);
+        bytes.sum::<u64>().saturating_mul(check::steps(&self.spec.steps))
     }
 
     /// Takes the steps with the reference alone, so that what cannot be made shows.

@@ -1,0 +1,163 @@
+//! What looks like a fault and changes nothing.
+//!
+//! Such mutants cannot be killed, so they do not count. Each stands here with a proof that runs: over
+//! every input there is, or by a property that is checked.
+
+use super::{How, InputFault, Meaning, OutputFault, wrong};
+use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, Format};
+use plumbline_reference::ops::{
+    Absmax, AbsmaxNan, Cast, FormatInfo, Granularity, LogSoftmax, Op, Relu, Softmax,
+};
+use plumbline_reference::{Path, Tensor, TensorType};
+
+/// A mutant that is no fault.
+#[derive(Clone, Copy)]
+pub struct Equal {
+    /// Its name, as a mutant has one.
+    pub name: &'static str,
+    /// Why nothing changes.
+    pub why: &'static str,
+    how: How,
+    inputs: fn() -> Vec<(Op, Vec<Tensor>)>,
+}
+
+/// Every one.
+pub const EQUALS: &[Equal] = &[
+    Equal {
+        name: "cast/through_f32_from_16_bits",
+        why: "f32 holds every f16 and bf16, so nothing is rounded on the way",
+        how: How::Inputs(InputFault::Through(0, F32)),
+        inputs: || {
+            let pairs = [F16, BF16].into_iter().flat_map(|from| [E4M3FN, E5M2].map(|to| (from, to)));
+            pairs.map(|(from, to)| (Cast::new(from, to).into(), vec![codes(from)])).collect()
+        },
+    },
+    Equal {
+        name: "cast/toward_zero_to_f32",
+        why: "every code of at most 16 bits is an f32 that is not rounded",
+        how: How::Meaning(Meaning::Field("rounding", "toward_zero")),
+        inputs: || {
+            let narrow = ALL.into_iter().filter(|format| format.code_bits() <= 16);
+            narrow.map(|from| (Cast::new(from, F32).into(), vec![codes(from)])).collect()
+        },
+    },
+    Equal {
+        name: "absmax/zero_without_sign",
+        why: "a magnitude has no sign: every group of one bf16",
+        how: How::Outputs(OutputFault::ZeroWithoutSign),
+        inputs: magnitudes,
+    },
+    Equal {
+        name: "absmax/sign_lost",
+        why: "a magnitude has no sign: every group of one bf16",
+        how: How::Outputs(OutputFault::SignLost),
+        inputs: magnitudes,
+    },
+    Equal {
+        name: "relu/sign_lost",
+        why: "no result of relu is negative, nor is one -0",
+        how: How::Outputs(OutputFault::SignLost),
+        inputs: || [F16, BF16].map(|from| (Relu { from, to: from }.into(), vec![codes(from)])).into(),
+    },
+    Equal {
+        name: "relu/zero_without_sign",
+        why: "no result of relu is negative, nor is one -0",
+        how: How::Outputs(OutputFault::ZeroWithoutSign),
+        inputs: || [F16, BF16].map(|from| (Relu { from, to: from }.into(), vec![codes(from)])).into(),
+    },
+    Equal {
+        name: "softmax/sign_lost",
+        why: "an exponential over a sum of such has no sign: every bf16 beside itself, 0, 1, +Inf and -Inf",
+        how: How::Outputs(OutputFault::SignLost),
+        inputs: || vec![(Softmax::new(BF16, F32).into(), vec![pairs()])],
+    },
+    Equal {
+        name: "softmax/zero_without_sign",
+        why: "an exponential over a sum of such has no sign: every bf16 beside itself, 0, 1, +Inf and -Inf",
+        how: How::Outputs(OutputFault::ZeroWithoutSign),
+        inputs: || vec![(Softmax::new(BF16, F32).into(), vec![pairs()])],
+    },
+    Equal {
+        name: "softmax/infinity_is_large",
+        why: "no exponential is larger than the sum that it is a part of: every bf16 beside the same",
+        how: How::Outputs(OutputFault::InfinityIsLarge),
+        inputs: || vec![(Softmax::new(BF16, F32).into(), vec![pairs()])],
+    },
+    Equal {
+        name: "log_softmax/zero_without_sign",
+        why: "a difference of equal numbers is +0, and no other one is 0: every bf16 beside the same",
+        how: How::Outputs(OutputFault::ZeroWithoutSign),
+        inputs: || vec![(LogSoftmax::new(BF16, F32).into(), vec![pairs()])],
+    },
+    Equal {
+        name: "format_info/nan_is_zero",
+        why: "the constants of every format are finite",
+        how: How::Outputs(OutputFault::NanIsZero),
+        inputs: constants,
+    },
+    Equal {
+        name: "format_info/nan_is_large",
+        why: "the constants of every format are finite",
+        how: How::Outputs(OutputFault::NanIsLarge),
+        inputs: constants,
+    },
+    Equal {
+        name: "format_info/infinity_is_large",
+        why: "the constants of every format are finite",
+        how: How::Outputs(OutputFault::InfinityIsLarge),
+        inputs: constants,
+    },
+    Equal {
+        name: "format_info/zero_without_sign",
+        why: "no constant of any format is -0",
+        how: How::Outputs(OutputFault::ZeroWithoutSign),
+        inputs: constants,
+    },
+];
+
+fn constants() -> Vec<(Op, Vec<Tensor>)> {
+    ALL.into_iter().map(|format| (FormatInfo { format }.into(), Vec::new())).collect()
+}
+
+fn magnitudes() -> Vec<(Op, Vec<Tensor>)> {
+    let op = |nan| Absmax { from: BF16, nan, granularity: Granularity::Row }.into();
+    let x = shaped(BF16, vec![BF16.code_count() as usize, 1]);
+    [AbsmaxNan::Propagate, AbsmaxNan::Ignore].map(|nan| (op(nan), vec![x.clone()])).into()
+}
+
+/// Rows of two: every bf16 beside itself and beside a few others.
+fn pairs() -> Tensor {
+    let others = [0x0000, 0x3f80, 0x7f80, 0xff80];
+    let (count, kinds) = (BF16.code_count() as usize, others.len() + 1);
+    let code = |i: usize| {
+        let (row, own) = (i / 2, (i / 2 / kinds) as u64);
+        if i % 2 == 0 { own } else { others.get(row % kinds).copied().unwrap_or(own) }
+    };
+    Tensor::from_fn(TensorType::new(BF16, [count * kinds, 2]), Path::Definition, code)
+        .expect("this is no large tensor")
+}
+
+/// Every code of a format, in order.
+fn codes(format: Format) -> Tensor {
+    shaped(format, vec![format.code_count() as usize])
+}
+
+fn shaped(format: Format, shape: Vec<usize>) -> Tensor {
+    Tensor::from_fn(TensorType::new(format, shape), Path::Definition, |i| format.code_at(i as u64))
+        .expect("no format of 16 bits has too many codes")
+}
+
+impl Equal {
+    /// Requires every result to be the same; how many there are.
+    pub fn prove(&self) -> Result<usize, String> {
+        let mut results = 0;
+        for (op, inputs) in (self.inputs)() {
+            let right = op.evaluate(&inputs, Path::fastest()).map_err(|error| error.to_string())?;
+            if wrong(self.how, &op, &inputs, &right).map_err(|error| error.to_string())?.is_some() {
+                return Err(format!("{} changes a result of {}", self.name, op.name()));
+            }
+            results += right.iter().map(Tensor::len).sum::<usize>();
+        }
+        if results == 0 { Err(format!("{}: nothing was compared", self.name)) } else { Ok(results) }
+    }
+}
