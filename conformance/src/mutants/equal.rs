@@ -4,11 +4,15 @@
 //! every input there is, or by a property that is checked.
 
 use super::{How, InputFault, Meaning, OutputFault, wrong};
+use crate::seed;
+use plumbline_reference::accumulate::{Accumulation, Instruction, Shape};
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{ALL, BF16, E4M3FN, E5M2, F16, F32, Format};
 use plumbline_reference::ops::{
-    Absmax, AbsmaxNan, Cast, FormatInfo, Granularity, LogSoftmax, Op, Relu, Softmax,
+    Absmax, AbsmaxNan, Cast, FormatInfo, Granularity, LogSoftmax, Mma, Op, PrefillLinear, Relu, Route,
+    Softmax,
 };
-use plumbline_reference::{Path, Tensor, TensorType};
+use plumbline_reference::{DType, Path, Tensor, TensorType};
 
 /// A mutant that is no fault.
 #[derive(Clone, Copy)]
@@ -90,6 +94,24 @@ pub const EQUALS: &[Equal] = &[
         inputs: || vec![(LogSoftmax::new(BF16, F32).into(), vec![pairs()])],
     },
     Equal {
+        name: "mma/zero_without_sign",
+        why: "a block encodes every sum of 0 as +0: products and addends of all signs that are 0 or become so",
+        how: How::Outputs(OutputFault::ZeroWithoutSign),
+        inputs: zeros,
+    },
+    Equal {
+        name: "prefill_linear/dequantized_for_fused",
+        why: "by definition the fused route has the bits of the other",
+        how: How::Meaning(Meaning::For("route", "fused", "dequantized")),
+        inputs: || prefill(Route::Fused),
+    },
+    Equal {
+        name: "prefill_linear/f16_for_tiles",
+        why: "by definition the route of tiles has the bits of the other",
+        how: How::Meaning(Meaning::For("route", "f16_tiles", "f16")),
+        inputs: || prefill(Route::F16Tiles),
+    },
+    Equal {
         name: "format_info/nan_is_zero",
         why: "the constants of every format are finite",
         how: How::Outputs(OutputFault::NanIsZero),
@@ -114,6 +136,40 @@ pub const EQUALS: &[Equal] = &[
         inputs: constants,
     },
 ];
+
+/// A tile of each instruction, of zeros and the smallest numbers of both signs.
+fn zeros() -> Vec<(Op, Vec<Tensor>)> {
+    let of = |&instruction: &Instruction| {
+        let (Shape { m, n, k }, c) = (instruction.shape(), instruction.accumulator());
+        let tensor = |format: Format, rows: usize, columns: usize, period: usize| {
+            let least = format.min_positive();
+            let codes = [format.sign_bit(), format.sign_bit() | least, 0, least];
+            let code = |i: usize| codes[i / columns / period % 4];
+            Tensor::from_fn(TensorType::new(format, [1, rows, columns]), Path::Definition, code)
+                .expect("this is no large tensor")
+        };
+        let [a, b] = instruction.operands();
+        let inputs = vec![tensor(a, m, k, 1), tensor(b, n, k, 1), tensor(c, m, n, 4)];
+        (Mma { instruction }.into(), inputs)
+    };
+    Instruction::ALL.iter().map(of).collect()
+}
+
+/// A product of blocks of all bytes, by a route in ascending order.
+fn prefill(route: Route) -> Vec<(Op, Vec<Tensor>)> {
+    let (n, m, format) = (7, 5, BlockFormat::Q4K);
+    let op = PrefillLinear { accumulate: Some(Accumulation::Fma), ..PrefillLinear::new(format, route) };
+    let bytes = TensorType::new(DType::U8, [n, 1, format.bytes()]);
+    // Factors of moderate size: the second byte of an f16 is 0x2c to 0x2f.
+    let byte = |i: usize| match i % format.bytes() {
+        1 | 3 => 0x2c + i as u64 % 4,
+        _ => seed::mix(1, i as u64) & 0xff,
+    };
+    let number = |i: usize| u64::from((seed::mix(2, i as u64) as i16 as f32 / 1024.0).to_bits());
+    let w = Tensor::from_fn(bytes, Path::Definition, byte);
+    let x = Tensor::from_fn(TensorType::new(F32, [m, format.values()]), Path::Definition, number);
+    vec![(op.into(), [w, x].map(|tensor| tensor.expect("this is no large tensor")).into())]
+}
 
 fn constants() -> Vec<(Op, Vec<Tensor>)> {
     ALL.into_iter().map(|format| (FormatInfo { format }.into(), Vec::new())).collect()
@@ -152,6 +208,11 @@ impl Equal {
     pub fn prove(&self) -> Result<usize, String> {
         let mut results = 0;
         for (op, inputs) in (self.inputs)() {
+            if let How::Meaning(meaning) = self.how
+                && meaning.of(&op).is_none()
+            {
+                return Err(format!("{} is no other meaning of {}", self.name, op.name()));
+            }
             let right = op.evaluate(&inputs, Path::fastest()).map_err(|error| error.to_string())?;
             if wrong(self.how, &op, &inputs, &right).map_err(|error| error.to_string())?.is_some() {
                 return Err(format!("{} changes a result of {}", self.name, op.name()));

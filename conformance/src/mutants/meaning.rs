@@ -57,7 +57,7 @@ fn parameters(op: &Op) -> Option<Map<String, Value>> {
 }
 
 /// The operation with another value of a field, if it can have it.
-fn with(op: &Op, field: &str, value: Value) -> Option<Op> {
+pub(super) fn with(op: &Op, field: &str, value: Value) -> Option<Op> {
     let mut parameters = parameters(op)?;
     parameters.insert(field.to_owned(), value);
     serde_json::from_value(json!({ op.name(): parameters })).ok()

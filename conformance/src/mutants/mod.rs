@@ -5,6 +5,7 @@
 //!
 //! - `table`: every mutant, a row per fault and operations.
 //! - `meaning`: a right implementation of another operation or of other parameters.
+//! - `encoding`: wrong roundings, which are wrong for few inputs.
 //! - `inputs`: a right implementation that sees other inputs.
 //! - `outputs`: right outputs, changed.
 //! - `steps`: right outputs, and memory, streams or graphs that are not.
@@ -12,6 +13,7 @@
 //! - [`run`]: which mutants the cases of a profile kill.
 //! - [`report`]: the scores as text and as lines of JSON.
 
+mod encoding;
 pub mod equal;
 mod inputs;
 mod meaning;
@@ -23,6 +25,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use encoding::EncodingFault;
 pub use inputs::InputFault;
 pub use meaning::Meaning;
 pub use outputs::OutputFault;
@@ -55,6 +58,8 @@ pub enum How {
     Demo(DemoFault),
     /// It takes the operation for another.
     Meaning(Meaning),
+    /// It rounds wrongly.
+    Encoding(EncodingFault),
     /// It sees other inputs.
     Inputs(InputFault),
     /// It changes right outputs.
@@ -71,6 +76,7 @@ impl How {
             Self::Right => "right",
             Self::Demo(_) => "backend",
             Self::Meaning(_) => "meaning",
+            Self::Encoding(_) => "encoding",
             Self::Inputs(_) => "inputs",
             Self::Outputs(_) => "outputs",
             Self::Steps(_) => "steps",
@@ -91,7 +97,9 @@ impl Mutant {
         match self.how {
             How::Demo(fault) => demo_fault(fault),
             How::Steps(fault) => Arc::new(steps::Faulty::new(fault)),
-            How::Right | How::Meaning(_) | How::Inputs(_) | How::Outputs(_) => Arc::new(Mistaken(self.how)),
+            How::Right | How::Meaning(_) | How::Encoding(_) | How::Inputs(_) | How::Outputs(_) => {
+                Arc::new(Mistaken(self.how))
+            }
         }
     }
 
@@ -141,6 +149,7 @@ pub(crate) fn wrong(
     let outputs = match how {
         How::Right | How::Demo(_) | How::Steps(_) => return Ok(None),
         How::Meaning(meaning) => meaning.of(op).and_then(|op| like(&op, inputs, right)),
+        How::Encoding(fault) => fault.of(op, inputs, right)?,
         How::Inputs(fault) => fault.of(inputs)?.and_then(|inputs| like(op, &inputs, right)),
         How::Outputs(fault) => fault.of(right)?,
     };

@@ -3,7 +3,7 @@
 //! What cannot change any result of an operation is left out here, as "an operation has no such input",
 //! or stands in [`equal`](super::equal) with its proof.
 
-use super::{How, InputFault, Meaning, Mutant, OutputFault, StepFault};
+use super::{EncodingFault, How, InputFault, Meaning, Mutant, OutputFault, StepFault};
 use crate::adapter::DemoFault;
 use crate::verdict::SEQUENCE;
 use InputFault::*;
@@ -21,6 +21,8 @@ pub fn all() -> Vec<Mutant> {
         rows.flat_map(|(_, faults)| *faults).for_each(|fault| add(fault.to_string(), How::Demo(*fault)));
         let rows = MEANINGS.iter().filter(|(operations, ..)| operations.contains(&operation));
         rows.for_each(|(_, fault, meaning)| add((*fault).to_owned(), How::Meaning(*meaning)));
+        let rows = ROUNDINGS.iter().filter(|(operations, ..)| operations.contains(&operation));
+        rows.for_each(|(_, fault, rounding)| add((*fault).to_owned(), How::Encoding(*rounding)));
         let rows = INPUTS.iter().filter(|(operations, ..)| operations.contains(&operation));
         rows.for_each(|(_, fault, input)| add((*fault).to_owned(), How::Inputs(*input)));
         let rows = OUTPUTS.iter().filter(|(operations, ..)| operations.holds(operation));
@@ -334,6 +336,17 @@ const MEANINGS: &[(&[&str], &str, Meaning)] = &[
     (&["rope"], "never_inverse", Field("inverse", "false")),
 ];
 
+/// Roundings that are wrong for few inputs.
+const ROUNDINGS: &[(&[&str], &str, EncodingFault)] = &[
+    (ENCODINGS, "carry_lost", EncodingFault::CarryLost),
+    (ENCODINGS, "subnormals_cut", EncodingFault::SubnormalsCut),
+    (ENCODINGS, "normals_cut", EncodingFault::NormalsCut),
+    (ENCODINGS, "negatives_cut", EncodingFault::NegativesCut),
+    (ENCODINGS, "largest_lost", EncodingFault::LargestLost),
+    (&["cast", "scaled_cast"], "ties_cut", EncodingFault::TiesCut),
+    (&["cast", "scaled_cast"], "zero_with_sign", EncodingFault::ZeroWithSign),
+];
+
 /// Inputs that are seen otherwise.
 const INPUTS: &[(&[&str], &str, InputFault)] = &[
     (&["cast", "scaled_cast", "device_scaled_cast", "mx_quantize"], "through_f16", Through(0, F16)),
@@ -384,6 +397,7 @@ const INPUTS: &[(&[&str], &str, InputFault)] = &[
     (MATRICES, "k_tail_of_32", RowTail(0, 32)),
     (MATRICES, "k_tail_of_64", RowTail(0, 64)),
     (MATRICES, "k_tail_of_128", RowTail(0, 128)),
+    (ROWS, "row_tail_of_1024", RowTail(0, 1024)),
     (&["attention"], "head_tail_of_8", RowTail(0, 8)),
     (&["attention"], "head_tail_of_32", RowTail(0, 32)),
     (&["rope"], "head_tail_of_8", RowTail(0, 8)),
@@ -481,13 +495,37 @@ const BYTES: &[&str] = &["classify", "quantize", "int8_quantize"];
 const FINITE: &[&str] = &["classify", "quantize", "int8_quantize", "format_info"];
 /// Operations whose results are never negative; see `equal`.
 const POSITIVE: &[&str] = &["classify", "quantize", "int8_quantize", "absmax", "relu", "softmax"];
-/// Operations that never give -0: those, and sums that begin with +0.
-const WITHOUT_NEGATIVE_ZERO: &[&str] =
-    &["classify", "quantize", "int8_quantize", "format_info", "absmax", "relu", "softmax", "log_softmax"];
+/// Operations that never give -0: those.
+const WITHOUT_NEGATIVE_ZERO: &[&str] = &[
+    "classify",
+    "quantize",
+    "int8_quantize",
+    "format_info",
+    "absmax",
+    "relu",
+    "softmax",
+    "log_softmax",
+    "mma",
+];
 /// Operations whose results are never infinite; see `equal`.
 const BOUNDED: &[&str] = &["classify", "quantize", "int8_quantize", "format_info", "softmax"];
 /// Operations whose results are codes that bf16 holds, or no numbers.
 const NARROW: &[&str] = &["classify", "quantize", "int8_quantize", "mx_quantize"];
+/// Operations with results for each element alone.
+const ELEMENTS: &[&str] = &[
+    "cast",
+    "decode",
+    "classify",
+    "scaled_cast",
+    "scaled_decode",
+    "math",
+    "relu",
+    "silu",
+    "gelu_tanh",
+    "gelu_erf",
+    "quick_gelu",
+    "swiglu",
+];
 /// Operations whose outputs have rows.
 const WITH_ROWS: &[&str] = &[
     "mma",
@@ -517,6 +555,8 @@ const OUTPUTS: &[(Of, &str, OutputFault)] = &[
     (Of::AllBut(WHOLE_EIGHTS), "tail_of_8", OutputFault::Tail(8)),
     (Of::AllBut(WHOLE_WARPS), "tail_of_32", OutputFault::Tail(32)),
     (Of::AllBut(SHORT), "one_block_of_256", OutputFault::Beyond(256)),
+    (Of::AllBut(SHORT), "grid_of_1024", OutputFault::Beyond(1024)),
+    (Of::Only(ELEMENTS), "grid_of_65536", OutputFault::Beyond(65536)),
     (Of::AllBut(&["format_info"]), "shifted", OutputFault::Shifted),
     (Of::Only(WITH_ROWS), "transposed", OutputFault::Transposed),
     (Of::Only(WITH_ROWS), "first_rows_swapped", OutputFault::RowsSwapped),
