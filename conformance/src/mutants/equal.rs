@@ -157,7 +157,7 @@ fn zeros() -> Vec<(Op, Vec<Tensor>)> {
 
 /// A product of blocks of all bytes, by a route in ascending order.
 fn prefill(route: Route) -> Vec<(Op, Vec<Tensor>)> {
-    let (n, m, format) = (7, 5, BlockFormat::Q4K);
+    let (n, m, format) = (23, 5, BlockFormat::Q4K);
     let op = PrefillLinear { accumulate: Some(Accumulation::Fma), ..PrefillLinear::new(format, route) };
     let bytes = TensorType::new(DType::U8, [n, 1, format.bytes()]);
     // Factors of moderate size: the second byte of an f16 is 0x2c to 0x2f.
@@ -187,7 +187,7 @@ fn pairs() -> Tensor {
     let (count, kinds) = (BF16.code_count() as usize, others.len() + 1);
     let code = |i: usize| {
         let (row, own) = (i / 2, (i / 2 / kinds) as u64);
-        if i % 2 == 0 { own } else { others.get(row % kinds).copied().unwrap_or(own) }
+        if i.is_multiple_of(2) { own } else { others.get(row % kinds).copied().unwrap_or(own) }
     };
     Tensor::from_fn(TensorType::new(BF16, [count * kinds, 2]), Path::Definition, code)
         .expect("this is no large tensor")
