@@ -19,6 +19,7 @@ pub mod judge;
 pub mod load;
 mod locate;
 pub mod memory;
+pub mod mutants;
 pub mod probe;
 pub mod product;
 mod recording;

@@ -16,12 +16,13 @@ use crate::weights::Rows;
 use blocks::{check_blocks, resolve_rows};
 use check::{check_output_strides, check_refused, check_refused_values, check_span};
 use plumbline_reference::block::BlockFormat;
+use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorError, TensorType};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub(crate) use blocks::shape_in_elements;
-pub(crate) use check::{check_criterion, check_product, check_size};
+pub(crate) use check::{MAX_CASE_BYTES, check_criterion, check_product, check_size};
 
 /// Where in which file something stands.
 #[derive(Clone, Debug)]
@@ -211,6 +212,24 @@ impl Case {
     #[must_use]
     pub fn oracle(&self) -> Option<Against> {
         (self.expected.is_none() && self.spec.refused.is_none()).then_some(self.spec.against)
+    }
+
+    /// About what the case costs to compute: elements, and the multiply-adds of a product.
+    pub(crate) fn cost(&self) -> u64 {
+        // More than any class makes that sets its own length.
+        const OWN_LENGTH: f64 = (1u64 << 18) as f64;
+        let types: Vec<_> = self.inputs.iter().map(Input::ty).collect();
+        let elements = |ty: &TensorType| ty.shape.iter().map(|&extent| extent as f64).product::<f64>();
+        let of_input = |input: &Input| if input.has_shape() { elements(&input.ty()) } else { OWN_LENGTH };
+        let outputs = self.spec.op.signature(&types).unwrap_or_default();
+        let output: f64 = outputs.iter().map(elements).sum();
+        let all = self.inputs.iter().map(of_input).sum::<f64>() + output;
+        // Of matrices m x k, k x n and m x n.
+        let multiply_adds = match (&*types, is_product(&self.spec.op)) {
+            ([a, b, ..], true) => (elements(a) * elements(b) * output).sqrt(),
+            _ => 0.0,
+        };
+        (all + multiply_adds) as u64
     }
 
     /// Makes the inputs and the right outputs, or hands out those that another trial of
@@ -498,6 +517,15 @@ pub(crate) fn literal_of(ty: &TensorType, bits: &[String]) -> Result<Tensor, Str
         .collect::<Result<_, _>>()
         .map_err(|why| format!("bits: {why}"))?;
     Tensor::from_codes(ty.clone(), &codes).map_err(|error| format!("bits: {error}"))
+}
+
+/// Whether each element of the output is a sum of products of the first two inputs.
+const fn is_product(op: &Op) -> bool {
+    use Op::{Attention, BatchedGemv, Dispatch, Gemm, GemmFused, Gemv, PrefillLinear};
+    matches!(
+        op,
+        Gemm(_) | GemmFused(_) | Gemv(_) | BatchedGemv(_) | PrefillLinear(_) | Dispatch(_) | Attention(_)
+    )
 }
 
 /// More lanes than any vector has.

@@ -214,3 +214,31 @@ fn functions_are_swept() {
     assert_eq!(swept, 28, "{}", run.stdout);
     assert!(run.stdout.contains("28 sweeps, 0 with differences"), "{}", run.stdout);
 }
+
+#[test]
+fn mutants_are_counted_and_survivors_fail() {
+    let out = results();
+    let of = |args: &[&str]| run(command().arg("mutants").args(args).arg("--out").arg(&out));
+    let killed = of(&["classify/"]);
+    assert_eq!(killed.code, 0, "{}{}", killed.stdout, killed.stderr);
+    for part in
+        ["classify/past_end ", "by operation:", "mutants killed (100.0%)", "proven to change nothing:"]
+    {
+        assert!(killed.stdout.contains(part), "no `{part}` in {}", killed.stdout);
+    }
+    let text = fs::read_to_string(out.join("mutants.jsonl")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["mutant"] == "classify/past_end" && line["case"].is_string()));
+    assert_eq!(lines[lines.len() - 1]["record"], "summary");
+    // One case of few is not enough to find a fault of another.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("few.yaml");
+    fs::write(&file, "cases: [{name: one, op: {classify: {format: e4m3fn}}, inputs: [{dtype: e4m3fn, shape: [1], bits: ['0x00']}]}]")
+        .unwrap();
+    let survived = of(&["classify/nothing_computed", "classify/lane_31", "--cases", file.to_str().unwrap()]);
+    assert_eq!(survived.code, 2, "one filter is taken: {}", survived.stderr);
+    let survived = of(&["classify/lane_31", "--cases", file.to_str().unwrap()]);
+    assert_eq!(survived.code, 1, "{}{}", survived.stdout, survived.stderr);
+    assert!(survived.stdout.contains("survivors:\n  classify/lane_31"), "{}", survived.stdout);
+    assert_eq!(of(&["no_such_mutant"]).code, 2);
+}

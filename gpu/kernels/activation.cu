@@ -43,8 +43,8 @@ extern "C" __global__ void single(const Code<FROM> *x, Code<TO> *y, u64 count SE
 }
 
 #ifdef TABLE
-// The same for 16 bits by the results of all inputs, which each block has in its shared memory: one
-// block for each multiprocessor, and the blocks beyond end at once.
+// The same for 16 bits by the results of all inputs, which each block has in its shared memory. There is
+// room for one block on a multiprocessor, and about as many work as there are of those; others only end.
 extern "C" __global__ void __launch_bounds__(1024, 1) table(const Code<FROM> *x, Code<TO> *y, u64 count)
 {
     extern __shared__ Code<TO> results[];
@@ -69,10 +69,12 @@ extern "C" __global__ void __launch_bounds__(1024, 1) table(const Code<FROM> *x,
         }
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
-            Vector<Code<TO>, N> out;
+            if (at + i * stride < vectors) {
+                Vector<Code<TO>, N> out;
 #pragma unroll
-            for (int j = 0; j < N; j++) out.at[j] = results[in[i].at[j]];
-            if (at + i * stride < vectors) reinterpret_cast<Vector<Code<TO>, N> *>(y)[at + i * stride] = out;
+                for (int j = 0; j < N; j++) out.at[j] = results[in[i].at[j]];
+                reinterpret_cast<Vector<Code<TO>, N> *>(y)[at + i * stride] = out;
+            }
         }
     }
     for (u64 i = vectors * N + first; i < count; i += stride) y[i] = results[x[i]];

@@ -5,7 +5,7 @@
 // x / (1 + e^-z), z a multiple of x.
 __device__ __forceinline__ float times_sigmoid(float x, float z)
 {
-    // Not for NaN, which is in x too.
+    // The larger of NaN and a number is that number: z is NaN only where x is, and x is a factor.
     const float e = exp_of_negative(fmaxf(-fabsf(z), -104.0f));
     const float numerator = __fmul_rn(maximum(x, -FLT_LARGEST), z < 0 ? e : 1.0f);
     return __fmul_rn(numerator, reciprocal(__fadd_rn(1.0f, e)));

@@ -39,8 +39,9 @@ __device__ __forceinline__ float minimum(float x, float high)
 
 __device__ __forceinline__ float clamp(float x, float low, float high) { return minimum(maximum(x, low), high); }
 
-// 1 / x rounded, x from 2^-125 to 2^125, or NaN: the instruction's error is below an ulp, and one
-// step of Newton's rounds it right. Without the cases of a division that do not occur here.
+// 1 / x rounded, x from 2^-125 to 2^125, or NaN: the instruction's result after a step of Newton's, as a
+// division does it, without the cases that do not occur here. Sweeps of the functions over every f32
+// compare it with the host's division.
 __device__ __forceinline__ float reciprocal(float x)
 {
     float r;
@@ -139,8 +140,8 @@ __device__ __forceinline__ float canonical_rsqrt(float x)
     return y == y ? y : r;
 }
 
-// n / d rounded, d from 1/2 to 4 and n no smaller than 2^-60 or 0: without the cases of a division that do not
-// occur here.
+// n / d rounded, of numbers of at most 25 bits, d from 7/4 to 5/2: a quotient of such is further from a
+// midpoint of f64 than the last step's error. Without the cases of a division that do not occur here.
 __device__ __forceinline__ double quotient(double n, double d)
 {
     double r;
@@ -151,6 +152,7 @@ __device__ __forceinline__ double quotient(double n, double d)
     return __fma_rn(__fma_rn(-d, q, n), r, q);
 }
 
+// Of an f32.
 __device__ __forceinline__ double canonical_log_f64(double x)
 {
     if (!(x >= 0)) return __longlong_as_double(0x7fffffffffffffff);

@@ -19,7 +19,7 @@ extern "C" __global__ void generate(Code<FROM> *x, u64 start, u64 count)
     reinterpret_cast<Vector *>(x)[i] = codes;
 }
 
-// Any bits: those that are measured on.
+// A hash of the index, the last steps of MurmurHash3: the bits that are measured on.
 extern "C" __global__ void noise(u32 *x, u64 count)
 {
     const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -380,7 +380,7 @@ impl Session {
             return Err(CudaError::Arguments { entry: entry(), expected: function.parameters, given });
         }
         if call.shared > 0 {
-            // More than any kernel may have unasked.
+            // A kernel may have more than 48 KiB only where that is asked for.
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let set = function.function.set_attribute(attribute, call.shared as i32);
             set.named(format!("cuFuncSetAttribute of {}", entry()))?;

@@ -1,6 +1,6 @@
 //! Sweeps on the device: every input of an operation is made there, run through the kernel under
-//! judgement, and compared there with a staircase that the host found. Only counts and the
-//! sums of a digest come back, or, for a recording, the inputs at which the result changes.
+//! judgement, and compared there with a staircase that the host found, if there is one. Only counts and
+//! the sums of a digest come back, or, for a recording, the inputs at which the result changes.
 
 use crate::cuda::{Cuda, view};
 use crate::module::{Source, Unit};
@@ -61,7 +61,7 @@ fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
     )
 }
 
-/// Fills words of 32 bits with what looks like chance.
+/// Fills words of 32 bits with a hash of their index, the last steps of MurmurHash3.
 pub(crate) fn noise(address: u64, words: u64) -> Step {
     call(&Unit::between(SOURCE, F32, F32), "noise", words, &[address, words])
 }
@@ -140,7 +140,11 @@ impl Cuda {
         assert!(chunk.is_multiple_of(32) && BATCH.is_multiple_of(chunk), "chunks of {chunk} inputs");
         assert!(steps.first().is_none_or(|step| step.0 == 0), "steps begin at input 0");
         let Some((from, to)) = op.pointwise() else {
-            return Err(Unsupported(format!("cannot sweep {}", op.name())).into());
+            return Err(Unsupported(format!(
+                "cannot sweep {}, whose elements depend on more than one input's",
+                op.name()
+            ))
+            .into());
         };
         let count = chunks.end - chunks.start;
         if count == 0 {

@@ -171,6 +171,25 @@ pub struct Tensor {
 /// spread.
 const CHUNK: usize = 1 << 14;
 
+/// Calls `fill` with chunks of elements and the index of each one's first. This is compiled once, and
+/// not for each function that gives elements: there are hundreds.
+fn fill_chunks(bytes: &mut [u8], width: usize, path: Path, fill: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+    let fill_chunk = |(chunk, bytes): (usize, &mut [u8])| fill(chunk * CHUNK, bytes);
+    match path {
+        Path::Definition => bytes.chunks_mut(CHUNK * width).enumerate().for_each(fill_chunk),
+        Path::Parallel | Path::Simd(_) => {
+            bytes.par_chunks_mut(CHUNK * width).enumerate().for_each(fill_chunk)
+        }
+    }
+}
+
+#[inline]
+fn fill_codes<const BYTES: usize>(bytes: &mut [u8], first: usize, code: impl Fn(usize) -> u64) {
+    for (i, slot) in bytes.chunks_exact_mut(BYTES).enumerate() {
+        slot.copy_from_slice(&code(first + i).to_le_bytes()[..BYTES]);
+    }
+}
+
 impl Tensor {
     /// A contiguous tensor whose element at linear index `i` is `code(i)`.
     pub fn from_fn(
@@ -178,26 +197,18 @@ impl Tensor {
         path: Path,
         code: impl Fn(usize) -> u64 + Sync,
     ) -> Result<Self, TensorError> {
-        fn fill<const BYTES: usize>(bytes: &mut [u8], path: Path, code: impl Fn(usize) -> u64 + Sync) {
-            let fill_chunk = |(chunk, bytes): (usize, &mut [u8])| {
-                for (i, slot) in bytes.chunks_exact_mut(BYTES).enumerate() {
-                    slot.copy_from_slice(&code(chunk * CHUNK + i).to_le_bytes()[..BYTES]);
-                }
-            };
-            match path {
-                Path::Definition => bytes.chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk),
-                Path::Parallel | Path::Simd(_) => {
-                    bytes.par_chunks_mut(CHUNK * BYTES).enumerate().for_each(fill_chunk)
-                }
+        let width = ty.dtype.bytes();
+        let fill = |first: usize, bytes: &mut [u8]| {
+            // The loop of each width is compiled for that width.
+            match width {
+                1 => fill_codes::<1>(bytes, first, &code),
+                2 => fill_codes::<2>(bytes, first, &code),
+                4 => fill_codes::<4>(bytes, first, &code),
+                _ => fill_codes::<8>(bytes, first, &code),
             }
-        }
-        let mut bytes = vec![0; ty.elements()? * ty.dtype.bytes()];
-        match ty.dtype.bytes() {
-            1 => fill::<1>(&mut bytes, path, code),
-            2 => fill::<2>(&mut bytes, path, code),
-            4 => fill::<4>(&mut bytes, path, code),
-            _ => fill::<8>(&mut bytes, path, code),
-        }
+        };
+        let mut bytes = vec![0; ty.elements()? * width];
+        fill_chunks(&mut bytes, width, path, &fill);
         Self::from_bytes(ty, bytes)
     }
 

@@ -39,6 +39,13 @@ enum Xtask {
     #[command(disable_help_flag = true, verbatim_doc_comment)]
     Fuzz(PassedOn),
 
+    /// Build the plumbline executable and run `plumbline mutants ARGS...`
+    ///
+    /// `cargo xtask mutants --help` lists what ARGS may be. Exit code: 0 the cases find enough
+    /// of the seeded faults, 1 too few, 2 could not be built or run.
+    #[command(disable_help_flag = true, verbatim_doc_comment)]
+    Mutants(PassedOn),
+
     /// Build the plumbline executable and run `plumbline sweep ARGS...`
     ///
     /// `cargo xtask sweep --help` lists what ARGS may be. Exit code: 0 every result is
@@ -98,6 +105,9 @@ fn main() -> ExitCode {
     let outcome = match command {
         Xtask::Conform(_) => conform(&args),
         Xtask::Fuzz(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("fuzz").args(&args))),
+        Xtask::Mutants(_) => {
+            plumbline("cargo xtask").and_then(|mut built| run(built.arg("mutants").args(&args)))
+        }
         Xtask::Sweep(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("sweep").args(&args))),
         Xtask::Record(_) => {
             plumbline("cargo xtask").and_then(|mut built| run(built.arg("record").args(&args)))

@@ -9,6 +9,7 @@ mod doctor;
 mod fuzz;
 mod gguf;
 mod kernels;
+mod mutants;
 mod number;
 mod probe;
 mod record;
@@ -37,10 +38,12 @@ struct Cli {
 enum Command {
     /// Run the conformance cases: the main job
     Conform(conform::ConformArgs),
-    /// Judge a cast on every input there is
+    /// Judge a cast or a function on every input there is
     Sweep(sweep::SweepArgs),
     /// Search for inputs on which a backend differs from the definition
     Fuzz(fuzz::FuzzArgs),
+    /// Count how many seeded faults the cases find
+    Mutants(mutants::MutantsArgs),
     /// Show what a cast must give, under every policy
     Cast(cast::CastArgs),
     /// Show what a code stands for
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Conform(args) => conform::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Cast(args) => print(cast::run(&args)),
         Command::Decode(args) => print(decode::run(&args)),
         Command::Check(args) => print(check::run(&args)),

@@ -118,7 +118,7 @@ enum Against {
     Staircase,
     /// The definition, computed for every input
     Definition,
-    /// The CPU reference by its fastest way
+    /// The CPU reference by its usual way, the fastest
     Reference,
     /// What a device gave: the recorded H200, or `--recording`
     Hardware,
@@ -164,6 +164,9 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
         cuda: cuda.as_ref(),
         backend: cuda.as_ref().map_or(&Cpu, |cuda| cuda),
     };
+    if let Some(function) = args.operations.0.iter().find(|subject| !matches!(subject, Subject::Cast)) {
+        ensure!(!args.policies, "--policies are of casts, and {} has none; leave it out", function.name());
+    }
     // All that can be wrong with the options is found before the first sweep.
     let mut jobs = Vec::new();
     let mut left_out = 0;
@@ -203,6 +206,8 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
 /// One sweep.
 struct Job {
     op: Op,
+    /// Of inputs and results.
+    formats: [Format; 2],
     against: Against,
     variant: String,
     inputs: Range<u64>,
@@ -232,11 +237,6 @@ impl Sweeper<'_> {
         ensure!(inputs.start < inputs.end, "the part has no inputs; use fewer parts");
         let is_recorded = |cast: &Cast| self.recordings.recorded(cast).is_some();
         let cast = Cast::new(from, to);
-        ensure!(
-            matches!(subject, Subject::Cast) || !args.policies,
-            "--policies are of casts, and {} has none; leave it out",
-            subject.name()
-        );
         let ops: Vec<Op> = match subject {
             Subject::Cast if args.policies => {
                 let is_swept = |cast: &Cast| against != Against::Hardware || is_recorded(cast);
@@ -259,7 +259,13 @@ impl Sweeper<'_> {
                 brief(&op)
             );
             for variant in self.variants(&op, against)? {
-                jobs.push(Job { op: op.clone(), against, variant, inputs: inputs.clone() });
+                jobs.push(Job {
+                    op: op.clone(),
+                    formats: [from, to],
+                    against,
+                    variant,
+                    inputs: inputs.clone(),
+                });
             }
         }
         Ok(jobs)
@@ -297,11 +303,10 @@ impl Sweeper<'_> {
 
     /// Whether any result differs.
     fn sweep(&self, job: &Job) -> anyhow::Result<bool> {
-        let Job { op, against, variant, inputs } = job;
+        let Job { op, formats, against, variant, inputs } = job;
         let oracle = against.oracle(op, self.recordings);
         // A digest is that of all results.
-        let (from, _) = op.pointwise().with_context(|| format!("{} cannot be swept", brief(op)))?;
-        let is_whole = Sweep::all_inputs(from)? == *inputs;
+        let is_whole = Sweep::all_inputs(formats[0])? == *inputs;
         let recorded = self.recorded(op).filter(|_| *against == Against::Hardware);
         let digest = recorded.and_then(|recorded| recorded.digest).filter(|_| is_whole);
         let progress = Progress::new(inputs.end - inputs.start);
@@ -315,7 +320,7 @@ impl Sweeper<'_> {
             inputs: inputs.clone(),
         };
         let swept = match (self.cuda, &oracle) {
-            (Some(cuda), _) => sweep.run_on_device(cuda),
+            (Some(cuda), _) => sweep.run_on_device(cuda, &|done| progress.show(done)),
             (None, _) => sweep.run(&|done| progress.show(done)).map(Swept::of_host),
         };
         let swept = swept.with_context(|| brief(op))?;
@@ -329,7 +334,7 @@ impl Sweeper<'_> {
         let judged = format!("{}/{variant}", self.backend.name());
         let is_digest_only = matches!(oracle, Oracle::Nothing);
         let comparison = Comparison { against: *against, is_digest_only, digest };
-        super::print(&report(&judged, &comparison, op, &swept, start.elapsed()))?;
+        super::print(&report(&judged, &comparison, job, &swept, start.elapsed()))?;
         Ok(swept.mismatched() > 0 || comparison.digest_differs(&swept))
     }
 }
@@ -382,6 +387,9 @@ impl Against {
             let recorded = |cast: &Cast| {
                 policies().any(|policy| recordings.recorded(&cast.with_policy(policy)).is_some())
             };
+            if cast.is_none() {
+                bail!("only casts are recorded, and no {}; leave out --recording and --against", brief(op));
+            }
             let others = cast.is_some_and(recorded);
             let hint = if others { "--policies sweeps the policies that are, or " } else { "" };
             bail!("{} is not recorded; {hint}choose another --against", brief(op));
@@ -440,8 +448,8 @@ impl Comparison {
     }
 }
 
-fn report(judged: &str, comparison: &Comparison, op: &Op, swept: &Swept, took: Duration) -> String {
-    let Swept { findings, unexplained, millis } = swept;
+fn report(judged: &str, comparison: &Comparison, job: &Job, swept: &Swept, took: Duration) -> String {
+    let Swept { findings, unexplained, uncounted, millis } = swept;
     let seconds = took.as_secs_f64();
     let rate = findings.inputs as f64 / seconds / 1e9;
     let against = format!("{:?}", comparison.against).to_lowercase();
@@ -452,7 +460,7 @@ fn report(judged: &str, comparison: &Comparison, op: &Op, swept: &Swept, took: D
     };
     let mut text = format!(
         "{} {judged} against {against}: {} inputs in {seconds:.2} s ({rate:.2} G/s{on_device}), digest {:016x}, {found}\n",
-        brief(op),
+        brief(&job.op),
         findings.inputs,
         findings.digest,
     );
@@ -471,8 +479,7 @@ fn report(judged: &str, comparison: &Comparison, op: &Op, swept: &Swept, took: D
     }
     for (fault, mismatches) in &findings.mismatches {
         let (input, right, got) = mismatches.first;
-        let Some((from, to)) = op.pointwise() else { break };
-        let (from, to) = (DType::from(from), DType::from(to));
+        let [from, to] = job.formats.map(DType::from);
         let [input, right, got] = [from.describe(input), to.describe(right), to.describe(got)];
         let _ =
             writeln!(text, "  {} x {fault}, first: {input} gives {got}, right is {right}", mismatches.count);
@@ -480,7 +487,14 @@ fn report(judged: &str, comparison: &Comparison, op: &Op, swept: &Swept, took: D
     if *unexplained > 0 {
         let _ = writeln!(
             text,
-            "  {unexplained} more, not sorted by kind: in later inputs, or right when cast again"
+            "  {unexplained} more, not sorted by kind: in later inputs, or right when computed again"
+        );
+    }
+    if *uncounted > 0 {
+        let _ = writeln!(
+            text,
+            "  {uncounted} chunks of inputs more whose digests differ, counted as one mismatch each: in later inputs, \
+             or right when computed again"
         );
     }
     text

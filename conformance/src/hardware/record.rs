@@ -73,7 +73,7 @@ pub fn record(
             nan: NanJudge::Bits,
             inputs,
         };
-        let results = sweep.run_on_device(cuda).map_err(failed)?.findings.digest;
+        let results = sweep.run_on_device(cuda, &|_| ()).map_err(failed)?.findings.digest;
         if let Some(steps) = digest_of_steps.filter(|&steps| steps != results) {
             return Err(RecordError::Digest { op: brief(op), results, steps });
         }

@@ -24,7 +24,7 @@ pub(super) fn check(sequence: &Sequence) -> Result<(), LoadError> {
     let (spec, place) = (&sequence.spec, &sequence.place);
     let failed = |Failed { site, why }: Failed| place.error(Some(&spec.name), &site.path, &why);
     let steps = |why: &str| place.error(Some(&spec.name), &[Step::Key("steps".into())], why);
-    if count(&spec.steps, &graph_sizes(&spec.steps)) > MOST_STEPS {
+    if self::steps(&spec.steps) > MOST_STEPS {
         return Err(steps(&format!(
             "more than {MOST_STEPS} steps with their repetitions; repeat fewer times"
         )));
@@ -41,6 +41,11 @@ pub(super) fn check(sequence: &Sequence) -> Result<(), LoadError> {
         return Err(steps("nothing is compared; add a step `check`"));
     }
     Ok(())
+}
+
+/// How many steps are taken.
+pub(super) fn steps(steps: &[StepSpec]) -> u64 {
+    count(steps, &graph_sizes(steps))
 }
 
 /// Steps of each graph: of several with one name, of the longest.

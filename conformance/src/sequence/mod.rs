@@ -33,7 +33,7 @@ use crate::locate::Step;
 use crate::setup::Subject;
 use crate::source::{Place, shape_in_elements};
 use plumbline_reference::TensorType;
-use plumbline_reference::backend::Unsupported;
+use plumbline_reference::backend::{Layout, Unsupported};
 use plumbline_reference::ops::Op;
 use shadow::Shadow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,13 +60,6 @@ struct Needs {
     without_workspace: bool,
 }
 
-/// Bytes of all buffers of a sequence: what is written to them and computed from them is held too.
-const MOST_BYTES: usize = 1 << 30;
-
-fn too_much() -> String {
-    format!("the buffers up to this one need more than {} GiB, the most of a sequence", MOST_BYTES >> 30)
-}
-
 impl Sequence {
     pub(crate) fn new(
         name: String,
@@ -77,14 +70,20 @@ impl Sequence {
         let mut types = BTreeMap::new();
         let mut bytes = 0;
         for (buffer, of) in &spec.buffers {
-            let ty = type_of(of).and_then(|ty| {
-                bytes += ty.elements().map_err(|error| error.to_string())? * ty.dtype.bytes();
-                if bytes <= MOST_BYTES { Ok(ty) } else { Err(too_much()) }
-            });
-            let ty = ty.map_err(|why| {
+            let failed = |why: String| {
                 place.error(Some(&spec.name), &[Step::Key("buffers".into()), Step::Key(buffer.clone())], &why)
-            })?;
+            };
+            let ty = type_of(of).map_err(failed)?;
+            bytes += ty.elements().map_err(|error| failed(error.to_string()))? * ty.dtype.bytes();
             types.insert(buffer.clone(), ty);
+        }
+        if bytes > crate::source::MAX_CASE_BYTES {
+            let (limit, fields) = (crate::source::MAX_CASE_BYTES >> 30, [Step::Key("buffers".into())]);
+            let why = format!(
+                "the buffers have {bytes} bytes together, more than {limit} GiB, the most of a sequence; make them \
+                 smaller"
+            );
+            return Err(place.error(Some(&spec.name), &fields, &why));
         }
         let mut sequence = Self { name, spec, place, line, types, needs: Needs::default() };
         check::check(&sequence)?;
@@ -108,6 +107,12 @@ impl Sequence {
             }
         }
         operations
+    }
+
+    /// About what the sequence costs to take: bytes, once for each step.
+    pub(crate) fn cost(&self) -> u64 {
+        let bytes = self.types.values().map(|ty| Layout::contiguous(ty.clone()).span().unwrap_or(0) as u64);
+        bytes.sum::<u64>().saturating_mul(check::steps(&self.spec.steps))
     }
 
     /// Takes the steps with the reference alone, so that what cannot be made shows.

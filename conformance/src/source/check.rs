@@ -6,8 +6,9 @@ use crate::strides;
 use plumbline_reference::ops::{Dispatch, Op, Route, SignatureError};
 use plumbline_reference::{Tensor, TensorType};
 
-/// Bytes of the largest tensor that a case may ask for: several copies are held at once.
-const MAX_CASE_BYTES: usize = 1 << 30;
+/// Bytes of the largest tensor that a case may ask for, and of all buffers of a sequence: several copies
+/// are held at once.
+pub(crate) const MAX_CASE_BYTES: usize = 1 << 30;
 
 pub(crate) fn check_size(ty: &TensorType) -> Result<(), String> {
     let fits = ty.elements().is_ok_and(|elements| elements * ty.dtype.bytes() <= MAX_CASE_BYTES);

@@ -49,7 +49,10 @@ pub enum SweepError {
     #[error("{0} has 2^{bits} codes; sources of at most 32 bits can be swept", bits = .0.code_bits())]
     TooWide(Format),
     /// Its elements are no function of one element.
-    #[error("an element of {0} depends on more than one input's element, and no sweep covers all of them")]
+    #[error(
+        "an element of {0} depends on more than one input's element, or on random bits, and no sweep covers all \
+         of them; `conform` and `fuzz` judge it"
+    )]
     NotPointwise(&'static str),
     /// The backend or the oracle failed.
     #[error(transparent)]

@@ -43,7 +43,14 @@ impl OnDevice for Absmax {
             first.into_iter().chain(rest.iter().copied()).chain([(self.nan as u8).into()]).collect()
         };
         let call = |entry, blocks, arguments| {
-            Step::Kernel(Call { unit: self.unit(variant), entry, blocks, threads: THREADS, shared: 0, arguments })
+            Step::Kernel(Call {
+                unit: self.unit(variant),
+                entry,
+                blocks,
+                threads: THREADS,
+                shared: 0,
+                arguments,
+            })
         };
         // Blocks meet in zeros, which must not be what they read.
         let apart = x.address != y.address;

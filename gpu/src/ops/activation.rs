@@ -15,15 +15,16 @@ const TABLE: &str = "table";
 const TABLE_BYTES: u32 = 2 << 16;
 /// Threads of its block.
 const TABLE_THREADS: u32 = 1024;
-/// Its blocks: more than any device has multiprocessors, each of which takes one.
-const TABLE_BLOCKS: u64 = 1024;
+/// Its blocks, at most: about as many as the largest device has multiprocessors, each of which takes one.
+const TABLE_BLOCKS: u64 = 256;
 
 /// Whether there is a table: of 16-bit results, and of one argument.
 fn has_table(arguments: usize, from: Format, to: Format) -> bool {
     arguments == 1 && from.storage_bits == 16 && to.storage_bits == 16
 }
 
-/// Whether a block may have that much shared memory.
+/// Whether a block may have that much shared memory, by the CUDA programming guide's table of compute
+/// capabilities.
 fn has_room(arch: ComputeCapability) -> bool {
     matches!((arch.major, arch.minor), (8, 0 | 7) | (9..=11, _))
 }
@@ -107,3 +108,23 @@ macro_rules! activation {
     };
 }
 pub(super) use activation;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plumbline_reference::format::{BF16, F16, F32};
+
+    #[test]
+    fn a_table_is_of_16_bits_where_there_is_room() {
+        let table = |arguments, from, to, (major, minor)| {
+            variants(arguments, from, to, ComputeCapability { major, minor }).contains(&TABLE)
+        };
+        for arch in [(8, 0), (8, 7), (9, 0), (10, 0), (10, 3)] {
+            assert!(table(1, F16, BF16, arch), "{arch:?}");
+        }
+        for arch in [(8, 6), (8, 9), (12, 0)] {
+            assert!(!table(1, F16, BF16, arch), "{arch:?}");
+        }
+        assert!(!table(1, F32, F16, (9, 0)) && !table(1, F16, F32, (9, 0)) && !table(2, F16, F16, (9, 0)));
+    }
+}

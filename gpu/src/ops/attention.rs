@@ -1,6 +1,6 @@
 //! `attention`.
 
-use super::{LANES, MOST_BLOCKS, CANONICAL, OnDevice};
+use super::{CANONICAL, LANES, MOST_BLOCKS, OnDevice};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, View};

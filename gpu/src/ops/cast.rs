@@ -31,7 +31,9 @@ impl OnDevice for Cast {
         let unit = self.unit(variant);
         // The instruction has its policy in it, and the other kernels the default one.
         if variant == CVT || policy == Policy::default() {
-            return Ok(vec![Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([])]);
+            return Ok(vec![
+                Elementwise { unit, x, y, entries: ["wide", "single"], unrolled: true }.step([]),
+            ]);
         }
         let random = random(self.rounding, inputs);
         let entries = ["wide_any", "single_any"];
@@ -41,7 +43,8 @@ impl OnDevice for Cast {
     fn units() -> Vec<Unit> {
         let pairs = ALL.into_iter().flat_map(|from| ALL.map(|to| Unit::between(SOURCE, from, to)));
         let instructions = cvt::table();
-        let by_instruction = instructions.iter().map(|(from, to, _, it)| it.on(Unit::between(SOURCE, *from, *to)));
+        let by_instruction =
+            instructions.iter().map(|(from, to, _, it)| it.on(Unit::between(SOURCE, *from, *to)));
         pairs.chain(by_instruction).collect()
     }
 }

@@ -33,9 +33,9 @@ impl OnDevice for Decode {
     }
 
     fn units() -> Vec<Unit> {
-        let pairs = ALL.into_iter().flat_map(|from| [F16, BF16, F32, F64].map(|to| Unit::between(SOURCE, from, to)));
-        let is_decode =
-            |row: &cvt::Row| row.2 == Policy::IEEE && [F16, BF16, F32, F64].contains(&row.1);
+        let pairs =
+            ALL.into_iter().flat_map(|from| [F16, BF16, F32, F64].map(|to| Unit::between(SOURCE, from, to)));
+        let is_decode = |row: &cvt::Row| row.2 == Policy::IEEE && [F16, BF16, F32, F64].contains(&row.1);
         let instructions = cvt::table().into_iter().filter(is_decode);
         let by_instruction = instructions.map(|(from, to, _, it)| it.on(Unit::between(SOURCE, from, to)));
         pairs.chain(by_instruction).collect()

@@ -64,11 +64,11 @@ impl OnDevice for Dispatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plumbline_reference::DType;
     use plumbline_reference::accumulate::Accumulation;
     use plumbline_reference::block::BlockFormat;
     use plumbline_reference::format::F32;
     use plumbline_reference::ops::Route;
-    use plumbline_reference::DType;
 
     #[test]
     fn the_product_is_chosen_by_rows() {
@@ -83,7 +83,8 @@ mod tests {
                 ];
                 let [w, x, y] = types.map(|ty| View::contiguous(1 << 20, ty));
                 let steps = op.plan_in(1 << 30, "tiled", &[w.clone(), x.clone()], &[y]).unwrap();
-                let is_gemv = matches!(&steps[..], [Step::Kernel(call)] if call.unit.source.name == "batched_gemv");
+                let is_gemv =
+                    matches!(&steps[..], [Step::Kernel(call)] if call.unit.source.name == "batched_gemv");
                 assert_eq!(is_gemv, m < 4 || m == 4 && at == Product::Gemv, "{m} rows, {at:?}");
                 let scratch = op.scratch("tiled", &[w.ty, x.ty]).unwrap();
                 assert_eq!(scratch == 0, is_gemv, "{m} rows, {at:?}");

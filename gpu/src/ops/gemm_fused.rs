@@ -117,11 +117,8 @@ fn bytes(a: &TensorType, b: &TensorType) -> usize {
 fn unit(op: &GemmFused) -> Unit {
     // Its device function has the operation's name.
     let activation = op.activation.op().map_or("none", |activation| activation.name());
-    let defines = vec![
-        ("FROM_A", constant(op.a)),
-        ("FROM_B", constant(op.b)),
-        ("ACTIVATION", activation.to_owned()),
-    ];
+    let defines =
+        vec![("FROM_A", constant(op.a)), ("FROM_B", constant(op.b)), ("ACTIVATION", activation.to_owned())];
     Unit::new(SOURCE, defines)
 }
 
@@ -132,7 +129,10 @@ mod tests {
 
     #[test]
     fn steps_hand_on_what_the_one_before_has_made() {
-        let op = GemmFused { accumulate: Some(Accumulation::Fma), ..GemmFused::new(F32, F32, FusedActivation::Silu) };
+        let op = GemmFused {
+            accumulate: Some(Accumulation::Fma),
+            ..GemmFused::new(F32, F32, FusedActivation::Silu)
+        };
         assert_eq!(op.variants(SM_90), [FUSED, STEPS]);
         let view = |address, shape: &[usize]| View::contiguous(address, TensorType::new(F32, shape));
         let inputs = [view(1 << 20, &[5, 7]), view(2 << 20, &[7, 100]), view(3 << 20, &[100])];
@@ -152,7 +152,10 @@ mod tests {
         assert_eq!(op.scratch(FUSED, &types).unwrap(), 0);
 
         let steps = entries(STEPS);
-        assert_eq!(steps.iter().map(|call| call.entry).collect::<Vec<_>>(), ["tiled", "add_bias", "activate"]);
+        assert_eq!(
+            steps.iter().map(|call| call.entry).collect::<Vec<_>>(),
+            ["tiled", "add_bias", "activate"]
+        );
         let [v, t] = [scratch, scratch + 2048];
         assert_eq!(op.scratch(STEPS, &types).unwrap(), 2 * 2048);
         let first: Vec<_> = steps[1].arguments.iter().map(address).collect();
@@ -165,7 +168,10 @@ mod tests {
     fn libraries_make_the_product_where_no_order_is_given() {
         let plain = GemmFused::new(F32, F32, FusedActivation::Relu);
         let variants = plain.variants(SM_90);
-        assert!([FUSED, STEPS, "cublas", "cublaslt"].iter().all(|way| variants.contains(way)), "{variants:?}");
+        assert!(
+            [FUSED, STEPS, "cublas", "cublaslt"].iter().all(|way| variants.contains(way)),
+            "{variants:?}"
+        );
         let pairwise = GemmFused { accumulate: Some(Accumulation::Pairwise), ..plain };
         assert!(OnDevice::supports(&pairwise, SM_90).is_err());
     }

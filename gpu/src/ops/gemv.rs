@@ -6,8 +6,8 @@ use crate::module::{Source, Unit, block_constant};
 use crate::plan::{Argument, Call, Step, View};
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::block::BlockFormat;
-use plumbline_reference::ops::gemv::{Gemv, warp_order};
 use plumbline_reference::ops::Activations;
+use plumbline_reference::ops::gemv::{Gemv, warp_order};
 
 const SOURCE: Source = Source { name: "gemv", text: include_str!("../../kernels/gemv.cu") };
 
@@ -45,7 +45,11 @@ impl OnDevice for Gemv {
     }
 
     fn plan(&self, variant: &str, inputs: &[View], outputs: &[View]) -> Result<Vec<Step>, Unsupported> {
-        if variant == WIDE { wide(self, inputs, &outputs[0]) } else { Ok(warp(SOURCE, self, 1, inputs, &outputs[0])) }
+        if variant == WIDE {
+            wide(self, inputs, &outputs[0])
+        } else {
+            Ok(warp(SOURCE, self, 1, inputs, &outputs[0]))
+        }
     }
 
     fn units() -> Vec<Unit> {

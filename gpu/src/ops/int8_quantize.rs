@@ -10,7 +10,6 @@ use plumbline_reference::ops::Int8Quantize;
 
 const SOURCE: Source = Source { name: "int8_quantize", text: include_str!("../../kernels/int8_quantize.cu") };
 
-
 impl OnDevice for Int8Quantize {
     fn variants(&self, _: ComputeCapability) -> Vec<&'static str> {
         vec![WARPS]

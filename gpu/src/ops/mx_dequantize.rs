@@ -1,7 +1,7 @@
 //! `mx_dequantize`.
 
 use super::mx_quantize::{WIDE, unit};
-use super::{MOST_BLOCKS, BITS, OnDevice};
+use super::{BITS, MOST_BLOCKS, OnDevice};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, THREADS, View};

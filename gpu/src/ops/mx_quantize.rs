@@ -1,6 +1,6 @@
 //! `mx_quantize`.
 
-use super::{MOST_BLOCKS, BITS, OnDevice, random};
+use super::{BITS, MOST_BLOCKS, OnDevice, random};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit, constant};
 use crate::plan::{Argument, Call, Step, THREADS, View};

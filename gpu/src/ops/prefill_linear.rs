@@ -4,14 +4,15 @@ use super::{MOST_BLOCKS, OnDevice, program};
 use crate::device::ComputeCapability;
 use crate::module::{SM_80, SM_90, Source, Unit, block_constant};
 use crate::plan::{Argument, Call, Step, View};
-use plumbline_reference::{DType, TensorType};
 use plumbline_reference::accumulate::{Accumulation, Block};
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::F32;
 use plumbline_reference::ops::{BlockConversion, PrefillLinear, Route};
+use plumbline_reference::{DType, TensorType};
 
-const SOURCE: Source = Source { name: "prefill_linear", text: include_str!("../../kernels/prefill_linear.cu") };
+const SOURCE: Source =
+    Source { name: "prefill_linear", text: include_str!("../../kernels/prefill_linear.cu") };
 
 /// Fused multiply-adds on decoded blocks.
 const FUSED: &str = "fused";
@@ -96,7 +97,9 @@ impl OnDevice for PrefillLinear {
     }
 
     fn units() -> Vec<Unit> {
-        let tiles = BlockFormat::ALL.into_iter().flat_map(|weights| [false, true].map(|once| unit(weights, false, once)));
+        let tiles = BlockFormat::ALL
+            .into_iter()
+            .flat_map(|weights| [false, true].map(|once| unit(weights, false, once)));
         tiles.chain([unit(BlockFormat::Q4K, true, true)]).collect()
     }
 }
@@ -112,7 +115,13 @@ fn chain(arch: ComputeCapability) -> Option<Block> {
 }
 
 /// One launch for the whole product.
-fn kernel(op: &PrefillLinear, entry: &'static str, ([rows, columns], threads): ([u64; 2], u32), inputs: &[View], y: &View) -> Vec<Step> {
+fn kernel(
+    op: &PrefillLinear,
+    entry: &'static str,
+    ([rows, columns], threads): ([u64; 2], u32),
+    inputs: &[View],
+    y: &View,
+) -> Vec<Step> {
     if y.count() == 0 {
         return Vec::new();
     }
@@ -171,7 +180,11 @@ mod tests {
     fn a_chain_of_the_tensor_core_is_that_of_the_architecture() {
         for (block, on) in [(Block::HOPPER, [false, false, true]), (Block::AMPERE, [true, true, false])] {
             let op = linear(Route::F16Tiles, Some(Accumulation::Chain(block)));
-            assert_eq!([SM_80, SM_89, SM_90].map(|arch| OnDevice::supports(&op, arch).is_ok()), on, "{block:?}");
+            assert_eq!(
+                [SM_80, SM_89, SM_90].map(|arch| OnDevice::supports(&op, arch).is_ok()),
+                on,
+                "{block:?}"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! `softmax`.
 
-use super::{LANES, MOST_BLOCKS, CANONICAL, OnDevice, activation};
+use super::{CANONICAL, LANES, MOST_BLOCKS, OnDevice, activation};
 use crate::device::ComputeCapability;
 use crate::module::{Source, Unit};
 use crate::plan::{Argument, Call, Step, View};
@@ -38,7 +38,14 @@ pub(super) fn plan(
         empty.into(),
     ];
     let blocks = rows.min(MOST_BLOCKS);
-    vec![Step::Kernel(Call { unit, entry: "rows", blocks, threads: LANES, shared: 0, arguments: arguments.to_vec() })]
+    vec![Step::Kernel(Call {
+        unit,
+        entry: "rows",
+        blocks,
+        threads: LANES,
+        shared: 0,
+        arguments: arguments.to_vec(),
+    })]
 }
 
 impl OnDevice for Softmax {

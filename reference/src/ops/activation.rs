@@ -80,10 +80,8 @@ pub(super) fn evaluate<const N: usize>(
     Ok(vec![Tensor::from_fn(ty, path, element)?])
 }
 
-/// Elements that are widened, computed and narrowed in one go, in the cache.
-pub(super) const CHUNK: usize = 1 << 12;
-/// Bytes of results that a task makes.
-const BLOCK: usize = 1 << 14;
+/// Bytes of results that are computed in one go, in the cache.
+const TASK_BYTES: usize = 1 << 14;
 
 fn fast<const N: usize>(
     f: impl Function<N>,
@@ -104,19 +102,19 @@ fn fast<const N: usize>(
         encode(simd, to, &y, out);
     };
     let bytes = ty.elements()? * widths[1];
-    if bytes <= BLOCK {
+    if bytes <= TASK_BYTES {
         let mut out = vec![0; bytes];
         compute(0, &mut out);
         return Tensor::from_bytes(ty, out);
     }
     // Blocks, so that no thread has to clear the memory of all results first.
     let block = |block: usize| {
-        let mut out = [0; BLOCK];
-        let start = block * BLOCK;
-        compute(start / widths[1], &mut out[..BLOCK.min(bytes - start)]);
+        let mut out = [0; TASK_BYTES];
+        let start = block * TASK_BYTES;
+        compute(start / widths[1], &mut out[..TASK_BYTES.min(bytes - start)]);
         out
     };
-    let blocks: Vec<[u8; BLOCK]> = (0..bytes.div_ceil(BLOCK)).into_par_iter().map(block).collect();
+    let blocks: Vec<[u8; TASK_BYTES]> = (0..bytes.div_ceil(TASK_BYTES)).into_par_iter().map(block).collect();
     let mut out = blocks.into_flattened();
     out.truncate(bytes);
     Tensor::from_bytes(ty, out)
@@ -215,7 +213,8 @@ macro_rules! activation {
 }
 pub(super) use activation;
 
-/// `x / (1 + e^-z)` with `z` a multiple of `x`, for every finite `x`; -0 where `x` is -Inf.
+/// `x / (1 + e^-z)` with `z` a multiple of `x`, for every finite `x`; -0 where `x` is -Inf. Canonical:
+/// `x`, times `e^z` where z is negative, times the rounded reciprocal of `1 + e^-abs(z)`.
 #[inline(always)]
 pub(crate) fn times_sigmoid(x: f32, z: f32) -> f32 {
     // e^-z overflows where z is very negative; e^z does not. NaN is in x too.

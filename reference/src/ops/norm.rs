@@ -1,6 +1,6 @@
 //! What `rms_norm` and `layer_norm` have in common: formats, sums, rows, and how rows are judged.
 
-use super::activation::{CHUNK, check_format, encode, floats, number, rounded};
+use super::activation::{check_format, encode, floats, number, rounded};
 use super::gemm::Bits32;
 use super::row::{self, LANES};
 use super::{Inputs, SignatureError};
@@ -9,6 +9,9 @@ use crate::format::Format;
 use crate::interval::{Interval, Steps};
 use crate::{DType, Path, Tensor, TensorError, TensorType};
 use rayon::prelude::*;
+
+/// Results that are narrowed in one go.
+const CHUNK: usize = 1 << 12;
 
 /// Formats of x, of the vectors beside it, and of the result.
 #[derive(Clone, Copy)]

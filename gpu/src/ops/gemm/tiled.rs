@@ -1,7 +1,7 @@
 //! The variant of `gemm` that accumulates as an order of fused multiply-adds says.
 
-use crate::ops::MOST_BLOCKS;
 use crate::module::{Source, Unit, constant};
+use crate::ops::MOST_BLOCKS;
 use crate::plan::{Argument, Call, Step, THREADS, View};
 use plumbline_reference::accumulate::{Accumulation, Reduce, Split, Sum};
 use plumbline_reference::backend::Unsupported;
@@ -29,7 +29,9 @@ pub(super) fn supports(gemm: &Gemm) -> Result<(), Unsupported> {
         return Err(Unsupported("has no kernel for gemm that converts operands first".to_owned()));
     }
     if gemm.epilogue != EpilogueOrder::FusedProduct {
-        return Err(Unsupported("has a kernel for gemm with the usual order of its epilogue alone".to_owned()));
+        return Err(Unsupported(
+            "has a kernel for gemm with the usual order of its epilogue alone".to_owned(),
+        ));
     }
     Ok(())
 }
