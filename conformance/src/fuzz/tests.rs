@@ -49,7 +49,7 @@ fn strategies_are_of_operations() {
 #[test]
 fn every_sample_fits_its_operation() {
     for target in targets() {
-        for sample in samples(&target, 400) {
+        for sample in samples(&target, 100) {
             assert_eq!(sample.op.name(), target.operation());
             assert!(sample.fits(), "{}: {sample:?}", target.name);
         }
