@@ -239,7 +239,7 @@ fn another_folder_is_replayed_as_cases_of_ones_own() {
 #[test]
 fn right_backends_give_no_findings() {
     let fixtures = fixtures();
-    let none = with_fixtures(fixtures.path(), &["fuzz", "--iterations", "500"]);
+    let none = with_fixtures(fixtures.path(), &["fuzz", "--iterations", "150"]);
     assert_eq!(none.code, 0, "{}{}", none.stdout, none.stderr);
     for part in
         ["cpu/parallel/absmax", "h200/recorded/cast", "half/software/cast: 2 operations with a waiver"]
