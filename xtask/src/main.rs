@@ -41,6 +41,7 @@ enum Xtask {
 
     /// Build the plumbline executable and run `plumbline mutants ARGS...`
     ///
+    /// Results go to target/mutants unless --out or PLUMBLINE_OUT says otherwise.
     /// `cargo xtask mutants --help` lists what ARGS may be. Exit code: 0 the cases find enough
     /// of the seeded faults, 1 too few, 2 could not be built or run.
     #[command(disable_help_flag = true, verbatim_doc_comment)]
@@ -103,11 +104,9 @@ fn main() -> ExitCode {
     let command = Xtask::parse();
     let args: Vec<OsString> = env::args_os().skip(2).collect();
     let outcome = match command {
-        Xtask::Conform(_) => conform(&args),
+        Xtask::Conform(_) => with_results("conform", &args),
         Xtask::Fuzz(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("fuzz").args(&args))),
-        Xtask::Mutants(_) => {
-            plumbline("cargo xtask").and_then(|mut built| run(built.arg("mutants").args(&args)))
-        }
+        Xtask::Mutants(_) => with_results("mutants", &args),
         Xtask::Sweep(_) => plumbline("cargo xtask").and_then(|mut built| run(built.arg("sweep").args(&args))),
         Xtask::Record(_) => {
             plumbline("cargo xtask").and_then(|mut built| run(built.arg("record").args(&args)))
@@ -126,11 +125,12 @@ fn main() -> ExitCode {
     })
 }
 
-fn conform(args: &[OsString]) -> Result<ExitCode> {
+/// A command that writes results, to a folder of its own in `target`.
+fn with_results(name: &str, args: &[OsString]) -> Result<ExitCode> {
     let mut command = plumbline("cargo xtask")?;
-    command.arg("conform").args(args);
+    command.arg(name).args(args);
     if env::var_os("PLUMBLINE_OUT").is_none() && !names_out(args) {
-        command.env("PLUMBLINE_OUT", default_out());
+        command.env("PLUMBLINE_OUT", default_out(name));
     }
     run(&mut command)
 }
@@ -149,12 +149,12 @@ fn names_out(args: &[OsString]) -> bool {
     args.iter().any(|arg| arg == "--out" || arg.as_encoded_bytes().starts_with(b"--out="))
 }
 
-/// `target/conform` of the workspace: short where it is printed in its root,
+/// `target/NAME` of the workspace: short where it is printed in its root,
 /// the same directory from everywhere else.
-fn default_out() -> PathBuf {
-    let out = Path::new("target/conform");
+fn default_out(name: &str) -> PathBuf {
+    let out = Path::new("target").join(name);
     match env::current_dir().and_then(|here| here.canonicalize()) {
-        Ok(here) if workspace().canonicalize().is_ok_and(|root| root == here) => out.to_owned(),
+        Ok(here) if workspace().canonicalize().is_ok_and(|root| root == here) => out,
         _ => workspace().join(out),
     }
 }
