@@ -5,6 +5,7 @@
 
 constexpr float ROUND = 3 << 22;
 constexpr double ROUND_F64 = 3ull << 51;
+constexpr u32 TWO_THIRDS = 0x3f2aaaab;
 
 template <int N>
 __device__ __forceinline__ float polynomial(float x, const float (&coefficients)[N])
@@ -140,34 +141,17 @@ __device__ __forceinline__ float canonical_rsqrt(float x)
     return y == y ? y : r;
 }
 
-// n / d rounded, of numbers of at most 25 bits, d from 7/4 to 5/2: a quotient of such is further from a
-// midpoint of f64 than the last step's error. Without the cases of a division that do not occur here.
-__device__ __forceinline__ double quotient(double n, double d)
+__device__ __forceinline__ float canonical_log(float x)
 {
-    double r;
-    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
-#pragma unroll
-    for (int i = 0; i < 2; i++) r = __fma_rn(r, __fma_rn(-d, r, 1.0), r);
-    const double q = __dmul_rn(n, r);
-    return __fma_rn(__fma_rn(-d, q, n), r, q);
+    const bool is_small = x < 0x1p-126f;
+    const u32 bits = __float_as_uint(is_small ? __fmul_rn(x, 0x1p23f) : x);
+    const int exponent = (int)(bits - TWO_THIRDS) >> 23;
+    const float f = __fsub_rn(__uint_as_float(bits - ((u32)exponent << 23)), 1.0f);
+    const float n = __fsub_rn(__int2float_rn(exponent), is_small ? 23.0f : 0.0f);
+    const float log = __fmaf_rn(n, LN_2_F32, __fmaf_rn(__fmul_rn(f, f), polynomial(f, LOG), f));
+    if (x > 0 && x <= FLT_LARGEST) return log;
+    return x == 0 ? __uint_as_float(0xff800000) : x > 0 ? x : __uint_as_float(0x7fffffff);
 }
-
-// Of an f32.
-__device__ __forceinline__ double canonical_log_f64(double x)
-{
-    if (!(x >= 0)) return __longlong_as_double(0x7fffffffffffffff);
-    if (x == 0 || __double_as_longlong(x) == 0x7ff0000000000000) {
-        return x == 0 ? __longlong_as_double(0xfff0000000000000) : x;
-    }
-    const long long bits = __double_as_longlong(x);
-    const long long n = (bits - 0x3fe8000000000000) >> 52;
-    const double m = __longlong_as_double(bits - (long long)((u64)n << 52));
-    const double s = quotient(__dsub_rn(m, 1.0), __dadd_rn(m, 1.0));
-    const double log_m = __dmul_rn(__dmul_rn(2.0, s), polynomial(__dmul_rn(s, s), ATANH));
-    return __fma_rn((double)n, LN_2_F64, log_m);
-}
-
-__device__ __forceinline__ float canonical_log(float x) { return (float)canonical_log_f64(x); }
 
 // For arguments from -700 to 700.
 __device__ __forceinline__ double canonical_exp_f64(double x)
@@ -178,17 +162,22 @@ __device__ __forceinline__ double canonical_exp_f64(double x)
     return __dmul_rn(polynomial(r, EXP_F64), __longlong_as_double((long long)((n + 1023) << 52)));
 }
 
-// A multiple of a quarter turn, and the rest.
+// An angle in quarter turns, and what is left as the sum of two.
 struct Angle {
     u32 quarters;
-    double rest;
+    float high, low;
 };
 
-__device__ __forceinline__ Angle reduce(double x)
+__device__ __forceinline__ Angle reduce(float x)
 {
-    const double rounded = __dadd_rn(__dmul_rn(x, TWO_OVER_PI), ROUND_F64);
-    const double n = __dsub_rn(rounded, ROUND_F64);
-    return {(u32)__double_as_longlong(rounded), __fma_rn(n, -PI_HALVES[1], __fma_rn(n, -PI_HALVES[0], x))};
+    const float rounded = __fmaf_rn(x, TWO_OVER_PI, ROUND);
+    const float n = __fsub_rn(rounded, ROUND);
+    const float first = __fmaf_rn(n, -PI_HALVES[0], x);
+    const float product = __fmul_rn(n, PI_HALVES[1]);
+    const float rest = __fmaf_rn(n, PI_HALVES[1], -product);
+    const float high = __fsub_rn(first, product);
+    const float low = __fsub_rn(__fsub_rn(__fsub_rn(first, high), product), rest);
+    return {__float_as_uint(rounded), high, __fmaf_rn(n, -PI_HALVES[2], low)};
 }
 
 __device__ __forceinline__ u64 two_over_pi_bits(u32 word, u32 shift)
@@ -200,33 +189,54 @@ __device__ __forceinline__ u64 two_over_pi_bits(u32 word, u32 shift)
 __device__ __noinline__ Angle reduce_huge(float x)
 {
     const u32 bits = __float_as_uint(x);
+    if ((bits & 0x7f800000) == 0x7f800000) return {0, __uint_as_float(0x7fffffff), 0};
     const u64 m = (bits & 0x7fffff) | 0x800000;
-    const u32 e = (bits >> 23 & 0xff) - 150;
-    const u32 word = (e - 2) / 32, shift = (e - 2) % 32;
+    const u32 first = (bits >> 23 & 0xff) - 120;
+    const u32 word = first / 32, shift = first % 32;
     const u64 low = m * two_over_pi_bits(word + 2, shift);
     const u64 middle = m * two_over_pi_bits(word + 1, shift) + (low >> 32);
     const u32 high = (u32)(m * two_over_pi_bits(word, shift) + (middle >> 32));
     const u64 fraction = (u64)high << 34 | (middle & 0xffffffff) << 2 | (low & 0xffffffff) >> 30;
     const u32 quarters = (high >> 30) + (u32)(fraction >> 63);
-    const double rest = __dmul_rn(__ll2double_rn((long long)fraction), PI_HALVES[0] / 18446744073709551616.0);
-    return x < 0 ? Angle{0u - quarters, -rest} : Angle{quarters, rest};
+    const double rest = __dmul_rn(__ll2double_rn((long long)fraction), PI_HALVES_F64[0] / 18446744073709551616.0);
+    const float sum = __double2float_rn(rest), left = __double2float_rn(__dsub_rn(rest, (double)sum));
+    return x < 0 ? Angle{0u - quarters, -sum, -left} : Angle{quarters, sum, left};
 }
 
-__device__ __forceinline__ double sine(u32 quarters, double r)
+__device__ __forceinline__ float shifted_sine(float x, u32 shift)
 {
-    const double s = __dmul_rn(r, r);
-    const double sin = __fma_rn(__dmul_rn(r, s), polynomial(s, SIN), r);
-    const double cos = __fma_rn(__dmul_rn(s, s), polynomial(s, COS), __fma_rn(s, -0.5, 1.0));
-    const double value = quarters & 1 ? cos : sin;
+    const Angle angle = fabsf(x) < 0x1p20f ? reduce(x) : reduce_huge(x);
+    const float s = __fmaf_rn(angle.high, angle.high, __fmul_rn(__fmul_rn(2.0f, angle.low), angle.high));
+    const float odd = __fmaf_rn(__fmul_rn(angle.high, s), polynomial(s, SIN), angle.low);
+    const float sin = __fadd_rn(angle.high, odd);
+    const float cos = __fmaf_rn(s, __fmaf_rn(s, polynomial(s, COS), -0.5f), 1.0f);
+    const u32 quarters = angle.quarters + shift;
+    const float value = quarters & 1 ? cos : sin;
     return quarters & 2 ? -value : value;
-}
-
-__device__ __forceinline__ float shifted_sine(float x, u32 quarters)
-{
-    if ((__float_as_uint(x) & 0x7f800000) == 0x7f800000) return __uint_as_float(0x7fffffff);
-    const Angle angle = fabsf(x) < 268435456.0f ? reduce(x) : reduce_huge(x);
-    return (float)sine(angle.quarters + quarters, angle.rest);
 }
 
 __device__ __forceinline__ float canonical_sin(float x) { return x == 0 ? x : shifted_sine(x, 0); }
 __device__ __forceinline__ float canonical_cos(float x) { return shifted_sine(x, 1); }
+
+// An angle and its sine in f64.
+struct AngleF64 {
+    u32 quarters;
+    double rest;
+};
+
+__device__ __forceinline__ AngleF64 reduce_f64(double x)
+{
+    const double rounded = __dadd_rn(__dmul_rn(x, TWO_OVER_PI_F64), ROUND_F64);
+    const double n = __dsub_rn(rounded, ROUND_F64);
+    const double rest = __fma_rn(n, -PI_HALVES_F64[1], __fma_rn(n, -PI_HALVES_F64[0], x));
+    return {(u32)__double_as_longlong(rounded), rest};
+}
+
+__device__ __forceinline__ double sine_f64(u32 quarters, double r)
+{
+    const double s = __dmul_rn(r, r);
+    const double sin = __fma_rn(__dmul_rn(r, s), polynomial(s, SIN_F64), r);
+    const double cos = __fma_rn(__dmul_rn(s, s), polynomial(s, COS_F64), __fma_rn(s, -0.5, 1.0));
+    const double value = quarters & 1 ? cos : sin;
+    return quarters & 2 ? -value : value;
+}

@@ -20,9 +20,9 @@ extern "C" __global__ void rope(const Code<FROM> *x, const u32 *positions, Code<
     const u64 a = first + (HALVES ? pair : 2 * pair), b = HALVES ? a + pairs : a + 1;
     const double exponent = __ddiv_rn(__dmul_rn(__ull2double_rn(2 * pair), ln_base), __ull2double_rn(rotated));
     const double position = __uint2double_rn(positions[head / heads]);
-    const Angle angle = reduce(__dmul_rn(position, canonical_exp_f64(-exponent)));
-    const float cos = (float)sine(angle.quarters + 1, angle.rest);
-    const double sin_f64 = sine(angle.quarters, angle.rest);
+    const AngleF64 angle = reduce_f64(__dmul_rn(position, canonical_exp_f64(-exponent)));
+    const float cos = (float)sine_f64(angle.quarters + 1, angle.rest);
+    const double sin_f64 = sine_f64(angle.quarters, angle.rest);
     const float sin = (float)(INVERSE ? -sin_f64 : sin_f64);
     const float x0 = number<FROM>(x[a]), x1 = number<FROM>(x[b]);
     y[a] = rounded<TO>(__fsub_rn(__fmul_rn(x0, cos), __fmul_rn(x1, sin)));

@@ -19,15 +19,16 @@ extern "C" __global__ void generate(Code<FROM> *x, u64 start, u64 count)
     reinterpret_cast<Vector *>(x)[i] = codes;
 }
 
-// A hash of the index, the last steps of MurmurHash3: the bits that are measured on.
-extern "C" __global__ void noise(u32 *x, u64 count)
+// A hash of the index, the last steps of MurmurHash3, of which some bits are kept and some set: what is
+// measured on.
+extern "C" __global__ void noise(u32 *x, u64 count, u64 kept, u64 set)
 {
     const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= count) return;
     u32 bits = u32(i);
     bits = (bits ^ bits >> 16) * 0x85ebca6b;
     bits = (bits ^ bits >> 13) * 0xc2b2ae35;
-    x[i] = bits ^ bits >> 16;
+    x[i] = ((bits ^ bits >> 16) & u32(kept)) | u32(set);
 }
 
 // First input of a step, as an index, and the right result from there to the next step.

@@ -8,8 +8,7 @@ use plumbline_reference::backend::{Backend, BackendError, Buffer, Launch, Layout
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::{BF16, E4M3FN, E5M2, F16, F32, Format};
 use plumbline_reference::ops::{
-    Absmax, AbsmaxNan, Cast, Decode, Elementary, GeluErf, GeluTanh, Gemv, Granularity, Math, Op, QuickGelu,
-    Relu, Silu, Swiglu,
+    Absmax, AbsmaxNan, Cast, Decode, Elementary, Gemv, Granularity, Op, Swiglu, functions,
 };
 use plumbline_reference::{DType, TensorType};
 
@@ -50,20 +49,8 @@ fn operations() -> Vec<(String, Format, Op)> {
     ];
     for format in [F32, F16, BF16] {
         let (from, to) = (format, format);
-        let elementary = Elementary::ALL.iter().map(|&function| Math { function, from, to }.into());
-        let functions: [Op; 6] = [
-            Relu { from, to }.into(),
-            Silu { from, to }.into(),
-            QuickGelu { from, to }.into(),
-            GeluTanh { from, to }.into(),
-            GeluErf { from, to }.into(),
-            Swiglu { from, to }.into(),
-        ];
-        let name = |op: &Op| match op {
-            Op::Math(op) => op.function.name(),
-            op => op.name(),
-        };
-        all.extend(elementary.chain(functions).map(|op| (format!("{} {format}", name(&op)), format, op)));
+        let these = functions(from, to).into_iter().chain([("swiglu", Swiglu { from, to }.into())]);
+        all.extend(these.map(|(name, op)| (format!("{name} {format}"), format, op)));
     }
     all
 }
@@ -76,8 +63,10 @@ impl Cuda {
         let largest = (4 * elements).next_multiple_of(16);
         let x = self.filled(largest)?;
         let second = self.filled(largest)?;
+        let angles = self.noise(&TensorType::new(DType::U8, [largest]), largest, ANGLES)?;
         let y = self.alloc(&Layout::contiguous(TensorType::new(DType::U8, [largest])))?;
-        let [x, second, y] = [view(&x)?.address, view(&second)?.address, view(&y)?.address];
+        let [x, second, angles, y] = [&x, &second, &angles, &y].map(view);
+        let [x, second, angles, y] = [x?.address, second?.address, angles?.address, y?.address];
         let mut runs = vec![(
             "copy".to_owned(),
             2 * largest as u64,
@@ -87,18 +76,23 @@ impl Cuda {
             let input = TensorType::new(from, [elements]);
             let types = vec![input; if matches!(op, Op::Swiglu(_)) { 2 } else { 1 }];
             let output = op.signature(&types)?.swap_remove(0);
-            let inputs: Vec<_> = [x, second]
-                .into_iter()
-                .zip(types)
-                .map(|(address, ty)| View::contiguous(address, ty))
-                .collect();
+            let turns =
+                matches!(&op, Op::Math(op) if [Elementary::Sin, Elementary::Cos].contains(&op.function));
+            let mut contents = vec![(name.clone(), x)];
+            if turns && from == F32 {
+                contents.push((format!("{name} below 2^17"), angles));
+            }
             let output = View::contiguous(y, output);
-            let bytes = inputs.iter().chain([&output]).map(|view| view.count() * view.width()).sum();
-            for variant in self.variants(&op) {
-                let plan = ops::plan(&op, &variant, 0, &inputs, std::slice::from_ref(&output))?;
-                // A warp for all of the tensor is no way to read it.
-                if variant != ops::WARPS {
-                    runs.push((format!("{name}, {variant}"), bytes, self.load(plan)?));
+            for (name, x) in contents {
+                let views = [x, second].into_iter().zip(types.clone());
+                let inputs: Vec<_> = views.map(|(address, ty)| View::contiguous(address, ty)).collect();
+                let bytes = inputs.iter().chain([&output]).map(|view| view.count() * view.width()).sum();
+                for variant in self.variants(&op) {
+                    let plan = ops::plan(&op, &variant, 0, &inputs, std::slice::from_ref(&output))?;
+                    // A warp for all of the tensor is no way to read it.
+                    if variant != ops::WARPS {
+                        runs.push((format!("{name}, {variant}"), bytes, self.load(plan)?));
+                    }
                 }
             }
         }
@@ -178,12 +172,17 @@ impl Cuda {
         Ok(measured)
     }
 
-    /// A tensor of any bits.
-    fn filled_as(&self, ty: &TensorType, bytes: usize) -> Result<Buffer, BackendError> {
+    /// A tensor of any bits of those that are kept, and those that are set.
+    fn noise(&self, ty: &TensorType, bytes: usize, [kept, set]: [u32; 2]) -> Result<Buffer, BackendError> {
         let buffer = self.alloc(&Layout::contiguous(ty.clone()))?;
         let address: CUdeviceptr = view(&buffer)?.address;
-        self.load(vec![crate::sweep::noise(address, bytes as u64 / 4)])?.queue()?;
+        self.load(vec![crate::sweep::noise(address, bytes as u64 / 4, kept, set)])?.queue()?;
         Ok(buffer)
+    }
+
+    /// A tensor of any bits.
+    fn filled_as(&self, ty: &TensorType, bytes: usize) -> Result<Buffer, BackendError> {
+        self.noise(ty, bytes, [u32::MAX, 0])
     }
 
     /// Memory that holds any bits.
@@ -191,6 +190,10 @@ impl Cuda {
         self.filled_as(&TensorType::new(DType::U8, [bytes]), bytes)
     }
 }
+
+/// The bits that are kept, and set, of f32 from 2 to 2^17 and from -2^17 to -2: angles, as positions make
+/// them. Of any bits, two of five are of 2^20 or more.
+const ANGLES: [u32; 2] = [0x87ff_ffff, 0x4000_0000];
 
 /// Several times what a cache holds.
 const MUCH: u64 = 512 << 20;

@@ -123,6 +123,8 @@ fn constants() -> String {
     };
     let floats = [
         ("LOG2_E", math::LOG2_E),
+        ("LN_2_F32", std::f32::consts::LN_2),
+        ("TWO_OVER_PI", math::TWO_OVER_PI),
         ("FLT_LARGEST", f32::MAX),
         ("QUICK_GELU", quick_gelu::FACTOR),
         ("GELU_LINEAR", gelu_tanh::LINEAR),
@@ -134,7 +136,7 @@ fn constants() -> String {
     let doubles = [
         ("LN_2_F64", std::f64::consts::LN_2),
         ("LOG2_E_F64", std::f64::consts::LOG2_E),
-        ("TWO_OVER_PI", math::TWO_OVER_PI),
+        ("TWO_OVER_PI_F64", math::TWO_OVER_PI_F64),
     ];
     for (name, value) in doubles {
         scalar(name, "double", format!("{value:e}"));
@@ -143,7 +145,7 @@ fn constants() -> String {
         let (count, values) = (values.len(), values.join(", "));
         let _ = writeln!(text, "__device__ constexpr {ty} {name}[{count}] = {{{values}}};");
     };
-    let tables: [(&str, &[f32]); 8] = [
+    let tables: [(&str, &[f32]); 12] = [
         ("LN_2", &math::LN_2),
         ("EXP", &math::EXP),
         ("EXP2", &math::EXP2),
@@ -152,16 +154,19 @@ fn constants() -> String {
         ("ERF_TAIL", &math::ERF_TAIL),
         ("NORMAL", &math::NORMAL),
         ("NORMAL_TAIL", &math::NORMAL_TAIL),
+        ("LOG", &math::LOG),
+        ("PI_HALVES", &math::PI_HALVES),
+        ("SIN", &math::SIN),
+        ("COS", &math::COS),
     ];
     for (name, values) in tables {
         table(name, "float", values.iter().map(|value| format!("{value:e}f")).collect());
     }
-    let tables: [(&str, &[f64]); 5] = [
-        ("PI_HALVES", &math::PI_HALVES),
-        ("SIN", &math::SIN),
-        ("COS", &math::COS),
+    let tables: [(&str, &[f64]); 4] = [
+        ("PI_HALVES_F64", &math::PI_HALVES_F64),
+        ("SIN_F64", &math::SIN_F64),
+        ("COS_F64", &math::COS_F64),
         ("EXP_F64", &math::EXP_F64),
-        ("ATANH", &math::ATANH),
     ];
     for (name, values) in tables {
         table(name, "double", values.iter().map(|value| format!("{value:e}")).collect());

@@ -61,9 +61,10 @@ fn generate(format: Format, address: u64, start: u64, count: u64) -> Step {
     )
 }
 
-/// Fills words of 32 bits with a hash of their index, the last steps of MurmurHash3.
-pub(crate) fn noise(address: u64, words: u64) -> Step {
-    call(&Unit::between(SOURCE, F32, F32), "noise", words, &[address, words])
+/// Fills words of 32 bits with any bits, of which these are kept and these set.
+pub(crate) fn noise(address: u64, words: u64, kept: u32, set: u32) -> Step {
+    let arguments = [address, words, kept.into(), set.into()];
+    call(&Unit::between(SOURCE, F32, F32), "noise", words, &arguments)
 }
 
 /// Inputs of an operation on the device, and their results.

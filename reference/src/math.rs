@@ -11,8 +11,8 @@
 //! | [`tanh`] | odd polynomial below 0.55, else `1 - 2 / (exp(2x) + 1)` | 1.6 |
 //! | [`erf`] | odd polynomial below 1, else `1 - exp(-p(x))` | 1.25 |
 //! | [`normal_cdf`] | `exp(-x^2 / 2)` with its rounding error put right, times a polynomial; near 0 an odd one | 6 |
-//! | [`sin`], [`cos`] | reduced and summed in f64, any argument | 0.501 |
-//! | [`log`] | `2 atanh((m - 1) / (m + 1))` in f64 | 0.501 |
+//! | [`sin`], [`cos`] | reduced to a sum of two f32, any argument | 1 |
+//! | [`log`] | `n ln(2) + p(m - 1)`, m from 2/3 to 4/3 | 1 |
 //! | [`rsqrt`] | `1 / sqrt(x)`, each rounded | 1.5 |
 //!
 //! The errors hold for every f32, results that are subnormal included, and are verified against
@@ -31,9 +31,9 @@ pub const ERRORS: [Stated; 9] = [
     ("tanh", 1.6),
     ("erf", 1.25),
     ("normal_cdf", 6.0),
-    ("sin", 0.501),
-    ("cos", 0.501),
-    ("log", 0.501),
+    ("sin", 1.0),
+    ("cos", 1.0),
+    ("log", 1.0),
     ("rsqrt", 1.5),
 ];
 
@@ -91,22 +91,43 @@ pub const NORMAL_TAIL: [f32; 9] = [
     0.001_491_015_3,
     0.000_166_294_83,
 ];
-/// `2 / pi` in f64, and `pi / 2` as the sum of two.
-pub const TWO_OVER_PI: f64 = std::f64::consts::FRAC_2_PI;
+/// `(log(1 + f) - f) / f^2`, f from -1/3 to 1/3; 2^-30 of log.
+pub const LOG: [f32; 10] = [
+    -0.5,
+    0.333_333_34,
+    -0.249_998_27,
+    0.199_996_81,
+    -0.166_792_96,
+    0.143_027_17,
+    -0.121_994_18,
+    0.107_695_56,
+    -0.128_301_1,
+    0.119_584_6,
+];
+/// `2 / pi`, and `pi / 2` as the sum of three.
+pub const TWO_OVER_PI: f32 = std::f32::consts::FRAC_2_PI;
 /// See [`TWO_OVER_PI`].
-pub const PI_HALVES: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17];
-/// The first 224 bits of `2 / pi` behind the point.
-pub const TWO_OVER_PI_BITS: [u32; 7] =
-    [0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
-/// `(sin(r) / r - 1) / r^2` of `r^2`, r within `pi / 4`; 2^-37.4 of sin.
-pub const SIN: [f64; 4] = [
+pub const PI_HALVES: [f32; 3] = [std::f32::consts::FRAC_PI_2, -4.371_139e-8, -1.715_124_9e-15];
+/// The first 224 bits of `2 / pi` behind the point, and 32 before it.
+pub const TWO_OVER_PI_BITS: [u32; 8] =
+    [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
+/// `(sin(r) / r - 1) / r^2` of `r^2`, r within 0.81; 2^-32.3 of sin.
+pub const SIN: [f32; 4] = [-0.166_666_67, 0.008_333_377, -0.000_198_515_41, 2.813_800_6e-6];
+/// `(cos(r) - 1 + r^2 / 2) / r^4` of `r^2`, r within 0.81; 2^-32.4 of cos.
+pub const COS: [f32; 3] = [0.041_666_64, -0.001_388_712_4, 2.441_101_4e-5];
+/// [`TWO_OVER_PI`] in f64.
+pub const TWO_OVER_PI_F64: f64 = std::f64::consts::FRAC_2_PI;
+/// `pi / 2` as the sum of two f64.
+pub const PI_HALVES_F64: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17];
+/// [`SIN`] in f64, r within `pi / 4`; 2^-37.4 of sin.
+pub const SIN_F64: [f64; 4] = [
     -0.166_666_666_416_080_77,
     0.008_333_329_383_690_182,
     -0.000_198_393_341_139_375_45,
     2.718_304_510_131_421_8e-6,
 ];
-/// `(cos(r) - 1 + r^2 / 2) / r^4` of `r^2`, r within `pi / 4`; 2^-42.7 of cos.
-pub const COS: [f64; 4] = [
+/// [`COS`] in f64, r within `pi / 4`; 2^-42.7 of cos.
+pub const COS_F64: [f64; 4] = [
     0.041_666_666_622_794_54,
     -0.001_388_888_375_049_791_8,
     2.479_951_923_557_763e-5,
@@ -131,6 +152,8 @@ pub const EXP_F64: [f64; 12] = [
 pub const ATANH: [f64; 9] =
     [1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0, 1.0 / 15.0, 1.0 / 17.0];
 
+/// 2/3 as an f32.
+const TWO_THIRDS: u32 = 0x3f2a_aaab;
 /// Added and taken away again, it rounds an f32 below 2^22 to the nearest integer, ties to even;
 /// in between, its last bits are that integer.
 const ROUND: f32 = (3 << 22) as f32;
@@ -285,9 +308,26 @@ pub fn rsqrt(x: f32) -> f32 {
 }
 
 /// The natural logarithm.
+#[inline(always)]
 #[must_use]
 pub fn log(x: f32) -> f32 {
-    log_f64(f64::from(x)) as f32
+    // A subnormal number times 2^23 is normal.
+    let is_small = x < f32::MIN_POSITIVE;
+    let bits = (if is_small { x * 8_388_608.0 } else { x }).to_bits();
+    // x = (1 + f) * 2^n, 1 + f from 2/3 to 4/3.
+    let n = (bits.wrapping_sub(TWO_THIRDS) as i32) >> 23;
+    let f = f32::from_bits(bits.wrapping_sub((n as u32) << 23)) - 1.0;
+    let n = n as f32 - if is_small { 23.0 } else { 0.0 };
+    let log = n.mul_add(std::f32::consts::LN_2, (f * f).mul_add(polynomial(f, &LOG), f));
+    if x > 0.0 && x < f32::INFINITY {
+        log
+    } else if x == 0.0 {
+        f32::NEG_INFINITY
+    } else if x > 0.0 {
+        x
+    } else {
+        f32::NAN
+    }
 }
 
 /// The natural logarithm of an f64 that is normal, zero, infinite or NaN; 2^-45.4, which it is
@@ -318,24 +358,39 @@ pub fn exp_f64(x: f64) -> f64 {
     polynomial_f64(r, &EXP_F64) * f64::from_bits(n.wrapping_add(1023) << 52)
 }
 
-/// An angle as a multiple of a quarter turn, and the rest, within `pi / 4` but for what rounding the
-/// quotient adds, in f64.
-#[inline(always)]
-fn reduce(x: f64) -> (u32, f64) {
-    let rounded = x * TWO_OVER_PI + ROUND_F64;
-    let n = rounded - ROUND_F64;
-    let r = n.mul_add(-PI_HALVES[1], n.mul_add(-PI_HALVES[0], x));
-    (rounded.to_bits() as u32, r)
+/// An angle in quarter turns, and what is left as the sum of two.
+struct Angle {
+    quarters: u32,
+    high: f32,
+    low: f32,
 }
 
-/// The same for an f32 of at least 2^28: its product with those bits of `2 / pi` that make
+/// An angle below 2^20 either way; the rest is within 0.81.
+#[inline(always)]
+fn reduce(x: f32) -> Angle {
+    let rounded = x.mul_add(TWO_OVER_PI, ROUND);
+    let n = rounded - ROUND;
+    // Exact, and the product after it is the sum of two.
+    let first = n.mul_add(-PI_HALVES[0], x);
+    let product = n * PI_HALVES[1];
+    let rest = n.mul_add(PI_HALVES[1], -product);
+    let high = first - product;
+    let low = n.mul_add(-PI_HALVES[2], first - high - product - rest);
+    Angle { quarters: rounded.to_bits(), high, low }
+}
+
+/// An angle of at least 2^20 either way: its product with those bits of `2 / pi` that make
 /// less than four quarter turns.
-fn reduce_huge(x: f32) -> (u32, f64) {
+#[cold]
+fn reduce_huge(x: f32) -> Angle {
+    if !x.is_finite() {
+        return Angle { quarters: 0, high: f32::NAN, low: f32::NAN };
+    }
     let bits = x.to_bits();
     let m = u64::from(bits & 0x7f_ffff | 0x80_0000);
-    // x is m * 2^e; bits of 2 / pi before the (e - 1)-th make whole turns.
-    let e = (bits >> 23 & 0xff) - 150;
-    let (word, shift) = ((e - 2) / 32, (e - 2) % 32);
+    // x is m * 2^(e - 150) of its exponent e; earlier bits of 2 / pi make whole turns.
+    let first = (bits >> 23 & 0xff) - 120;
+    let (word, shift) = (first / 32, first % 32);
     let at = |i: u32| {
         let pair = |i: u32| {
             u64::from(TWO_OVER_PI_BITS[i as usize]) << 32 | u64::from(TWO_OVER_PI_BITS[i as usize + 1])
@@ -347,41 +402,60 @@ fn reduce_huge(x: f32) -> (u32, f64) {
     let high = (m * at(0) + (middle >> 32)) as u32;
     let fraction = u64::from(high) << 34 | (middle & 0xffff_ffff) << 2 | (low & 0xffff_ffff) >> 30;
     // To the nearest quarter: a fraction of a half or more is negative.
-    let quarter = (high >> 30).wrapping_add((fraction >> 63) as u32);
-    let r = fraction as i64 as f64 * (PI_HALVES[0] / 18_446_744_073_709_551_616.0);
-    if x < 0.0 { (quarter.wrapping_neg(), -r) } else { (quarter, r) }
+    let quarters = (high >> 30).wrapping_add((fraction >> 63) as u32);
+    let rest = fraction as i64 as f64 * (PI_HALVES_F64[0] / 18_446_744_073_709_551_616.0);
+    let (quarters, rest) = if x < 0.0 { (quarters.wrapping_neg(), -rest) } else { (quarters, rest) };
+    let high = rest as f32;
+    Angle { quarters, high, low: (rest - f64::from(high)) as f32 }
 }
 
-/// The sine of `r` plus so many quarter turns, in f64; r within `pi / 4`.
+/// The sine of an angle plus so many quarter turns.
 #[inline(always)]
-fn sine(quarters: u32, r: f64) -> f64 {
-    let s = r * r;
-    let sin = (r * s).mul_add(polynomial_f64(s, &SIN), r);
-    let cos = (s * s).mul_add(polynomial_f64(s, &COS), s.mul_add(-0.5, 1.0));
+fn shifted_sine(x: f32, quarters: u32) -> f32 {
+    let angle = if x.abs() < 1_048_576.0 { reduce(x) } else { reduce_huge(x) };
+    let Angle { high, low, .. } = angle;
+    // The square of both together.
+    let s = high.mul_add(high, 2.0 * low * high);
+    let sin = high + (high * s).mul_add(polynomial(s, &SIN), low);
+    let cos = s.mul_add(s.mul_add(polynomial(s, &COS), -0.5), 1.0);
+    let quarters = angle.quarters.wrapping_add(quarters);
     let value = if quarters & 1 == 0 { sin } else { cos };
     if quarters & 2 == 0 { value } else { -value }
 }
 
-#[inline(always)]
-fn shifted_sine(x: f32, quarters: u32) -> f32 {
-    if !x.is_finite() {
-        return f32::NAN;
-    }
-    let (n, r) = if x.abs() < 268_435_456.0 { reduce(f64::from(x)) } else { reduce_huge(x) };
-    sine(n.wrapping_add(quarters), r) as f32
-}
-
 /// The sine of an angle in radians.
+#[inline(always)]
 #[must_use]
 pub fn sin(x: f32) -> f32 {
-    // f64 would give -0 as +0.
+    // The steps would give -0 as +0.
     if x == 0.0 { x } else { shifted_sine(x, 0) }
 }
 
 /// The cosine of an angle in radians.
+#[inline(always)]
 #[must_use]
 pub fn cos(x: f32) -> f32 {
     shifted_sine(x, 1)
+}
+
+/// An angle as a multiple of a quarter turn, and the rest, within `pi / 4` but for what rounding the
+/// quotient adds, in f64.
+#[inline(always)]
+fn reduce_f64(x: f64) -> (u32, f64) {
+    let rounded = x * TWO_OVER_PI_F64 + ROUND_F64;
+    let n = rounded - ROUND_F64;
+    let r = n.mul_add(-PI_HALVES_F64[1], n.mul_add(-PI_HALVES_F64[0], x));
+    (rounded.to_bits() as u32, r)
+}
+
+/// The sine of `r` plus so many quarter turns, in f64; r within `pi / 4`.
+#[inline(always)]
+fn sine_f64(quarters: u32, r: f64) -> f64 {
+    let s = r * r;
+    let sin = (r * s).mul_add(polynomial_f64(s, &SIN_F64), r);
+    let cos = (s * s).mul_add(polynomial_f64(s, &COS_F64), s.mul_add(-0.5, 1.0));
+    let value = if quarters & 1 == 0 { sin } else { cos };
+    if quarters & 2 == 0 { value } else { -value }
 }
 
 /// Sine and cosine in f64 of an angle of at most 2^40 either way, each within 2^-37 of itself and
@@ -390,8 +464,8 @@ pub fn cos(x: f32) -> f32 {
 #[inline(always)]
 #[must_use]
 pub fn sin_cos_f64(x: f64) -> (f64, f64) {
-    let (n, r) = reduce(x);
-    (sine(n, r), sine(n.wrapping_add(1), r))
+    let (n, r) = reduce_f64(x);
+    (sine_f64(n, r), sine_f64(n.wrapping_add(1), r))
 }
 
 #[cfg(test)]

@@ -4,20 +4,8 @@
 use plumbline_reference::fast::Simd;
 use plumbline_reference::format::{BF16, F16, F32, Format, Policy, Value};
 use plumbline_reference::interval::Steps;
-use plumbline_reference::ops::{Elementary, GeluErf, GeluTanh, Math, Op, QuickGelu, Relu, Silu, Swiglu};
+use plumbline_reference::ops::{Op, Swiglu, functions};
 use plumbline_reference::{Path, Tensor, TensorType};
-
-fn unary(from: Format, to: Format) -> Vec<Op> {
-    let functions = Elementary::ALL.iter().map(|&function| Math { function, from, to }.into());
-    let activations: [Op; 5] = [
-        Relu { from, to }.into(),
-        Silu { from, to }.into(),
-        QuickGelu { from, to }.into(),
-        GeluTanh { from, to }.into(),
-        GeluErf { from, to }.into(),
-    ];
-    functions.chain(activations).collect()
-}
 
 /// Every code, or of f32 some of every binade.
 fn codes(format: Format) -> Vec<u64> {
@@ -91,7 +79,7 @@ fn check(op: &Op, from: Format, to: Format, inputs: &[Tensor]) {
 fn every_narrow_input_gives_the_same_bits_on_every_path_within_the_bound() {
     for (from, to) in [(F16, F16), (BF16, BF16), (BF16, F32), (F16, BF16)] {
         let x = tensor(from, &codes(from));
-        for op in unary(from, to) {
+        for (_, op) in functions(from, to) {
             check(&op, from, to, std::slice::from_ref(&x));
         }
     }
@@ -100,7 +88,7 @@ fn every_narrow_input_gives_the_same_bits_on_every_path_within_the_bound() {
 #[test]
 fn f32_inputs_of_every_binade_do_too() {
     let x = tensor(F32, &codes(F32));
-    for op in unary(F32, F32) {
+    for (_, op) in functions(F32, F32) {
         check(&op, F32, F32, std::slice::from_ref(&x));
     }
 }

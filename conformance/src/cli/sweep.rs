@@ -10,8 +10,8 @@ use crate::sweep::{Oracle, Staircase, Sweep, Swept, policies};
 use anyhow::{Context, bail, ensure};
 use plumbline_gpu::module::Cache;
 use plumbline_gpu::{Cuda, device};
-use plumbline_reference::format::{ALL, Format, Policy};
-use plumbline_reference::ops::{Cast, Elementary, GeluErf, GeluTanh, Math, Op, QuickGelu, Relu, Silu};
+use plumbline_reference::format::{ALL, F32, Format, Policy};
+use plumbline_reference::ops::{Cast, Op, functions};
 use plumbline_reference::{Backend, Cpu, DType, TensorType};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -56,36 +56,26 @@ pub struct SweepArgs {
 }
 
 /// What is swept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Cast,
-    Math(Elementary),
-    Activation(&'static str, fn(Format, Format) -> Op),
+    /// By its name in [`functions`].
+    Function(&'static str),
 }
 
 #[derive(Clone, Debug)]
 struct Subjects(Vec<Subject>);
 
-/// The functions of one element that are no elementary ones.
-const ACTIVATIONS: [Subject; 5] = [
-    Subject::Activation("relu", |from, to| Relu { from, to }.into()),
-    Subject::Activation("silu", |from, to| Silu { from, to }.into()),
-    Subject::Activation("quick_gelu", |from, to| QuickGelu { from, to }.into()),
-    Subject::Activation("gelu_tanh", |from, to| GeluTanh { from, to }.into()),
-    Subject::Activation("gelu_erf", |from, to| GeluErf { from, to }.into()),
-];
-
 impl Subject {
     /// Every one but the cast.
     fn functions() -> impl Iterator<Item = Self> {
-        Elementary::ALL.iter().map(|&function| Self::Math(function)).chain(ACTIVATIONS)
+        functions(F32, F32).into_iter().map(|(name, _)| Self::Function(name))
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Cast => "cast",
-            Self::Math(function) => function.name(),
-            Self::Activation(name, _) => name,
+            Self::Function(name) => name,
         }
     }
 }
@@ -164,7 +154,7 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<u8> {
         cuda: cuda.as_ref(),
         backend: cuda.as_ref().map_or(&Cpu, |cuda| cuda),
     };
-    if let Some(function) = args.operations.0.iter().find(|subject| !matches!(subject, Subject::Cast)) {
+    if let Some(function) = args.operations.0.iter().find(|&&subject| subject != Subject::Cast) {
         ensure!(!args.policies, "--policies are of casts, and {} has none; leave it out", function.name());
     }
     // All that can be wrong with the options is found before the first sweep.
@@ -244,8 +234,9 @@ impl Sweeper<'_> {
                 casts.map(Op::from).collect()
             }
             Subject::Cast => vec![cast.with_policy(against.policy()).into()],
-            Subject::Math(function) => vec![Math { function, from, to }.into()],
-            Subject::Activation(_, op) => vec![op(from, to)],
+            Subject::Function(of) => {
+                functions(from, to).into_iter().filter(|&(name, _)| name == of).map(|(_, op)| op).collect()
+            }
         };
         ensure!(!ops.is_empty(), "no cast from {from} to {to} is recorded; choose another --against");
         let mut jobs = Vec::new();

@@ -6,7 +6,7 @@
 
 use super::encoding::arithmetic;
 use super::gemm::widened;
-use super::{Inputs, SignatureError};
+use super::{Elementary, GeluErf, GeluTanh, Inputs, Math, Op, QuickGelu, Relu, SignatureError, Silu};
 use crate::fast::{Conversion, Function, Simd, map};
 use crate::format::{BF16, F16, F32, Format, Policy};
 use crate::interval::{Interval, Steps};
@@ -15,6 +15,21 @@ use rayon::prelude::*;
 
 /// Formats of inputs and outputs.
 pub const FORMATS: [Format; 3] = [F32, F16, BF16];
+
+/// The functions of one element by name, the elementary ones first.
+#[must_use]
+pub fn functions(from: Format, to: Format) -> Vec<(&'static str, Op)> {
+    let elementary =
+        Elementary::ALL.iter().map(|&function| (function.name(), Math { function, from, to }.into()));
+    let activations: [Op; 5] = [
+        Relu { from, to }.into(),
+        Silu { from, to }.into(),
+        QuickGelu { from, to }.into(),
+        GeluTanh { from, to }.into(),
+        GeluErf { from, to }.into(),
+    ];
+    elementary.chain(activations.map(|op| (op.name(), op))).collect()
+}
 
 /// A function of `N` numbers.
 pub(crate) trait Elementwise<const N: usize>: Function<N> {
@@ -189,6 +204,10 @@ macro_rules! activation {
                 path: crate::Path,
             ) -> Result<Vec<crate::Tensor>, crate::TensorError> {
                 super::activation::evaluate(*self, (self.from, self.to), inputs, path)
+            }
+
+            fn pointwise(&self) -> Option<(crate::format::Format, crate::format::Format)> {
+                (Self::INPUTS.len() == 1).then_some((self.from, self.to))
             }
 
             fn has_fast_path(&self) -> bool {

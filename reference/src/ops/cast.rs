@@ -7,7 +7,7 @@
 use super::encoding::{check_random, converted, encoding_parameters, random_bits};
 use super::{Inputs, Operation, SignatureError};
 use crate::fast::Conversion;
-use crate::format::Format;
+use crate::format::{Format, Rounding};
 use crate::{Path, Tensor, TensorError, TensorType};
 
 encoding_parameters! {
@@ -41,6 +41,10 @@ impl Operation for Cast {
         check_random(inputs, 1, self.rounding)?;
         let shape = inputs.dtype(0, self.from)?;
         Ok(vec![TensorType::new(self.to, shape)])
+    }
+
+    fn pointwise(&self) -> Option<(Format, Format)> {
+        (self.rounding != Rounding::Stochastic).then_some((self.from, self.to))
     }
 
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {

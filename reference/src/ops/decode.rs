@@ -42,6 +42,10 @@ impl Operation for Decode {
         Ok(vec![TensorType::new(self.to, shape)])
     }
 
+    fn pointwise(&self) -> Option<(Format, Format)> {
+        Some((self.from, self.to))
+    }
+
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         let x = &inputs[0];
         let ty = TensorType::new(self.to, x.shape());

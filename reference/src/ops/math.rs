@@ -107,6 +107,10 @@ impl Operation for Math {
         activation::signature::<1>(inputs, self.from, self.to)
     }
 
+    fn pointwise(&self) -> Option<(Format, Format)> {
+        Some((self.from, self.to))
+    }
+
     fn evaluate(&self, inputs: &[Tensor], path: Path) -> Result<Vec<Tensor>, TensorError> {
         self.function.evaluate(*self, inputs, path)
     }

@@ -47,6 +47,7 @@ pub mod softmax;
 pub mod swiglu;
 
 pub use absmax::AbsmaxNan;
+pub use activation::functions;
 pub use attention::{Alignment, SoftmaxOrder};
 pub use dequantize::BlockConversion;
 pub use device_scaled_cast::{Special, Tiny};
@@ -65,7 +66,7 @@ pub use signature::SignatureError;
 pub use softmax::{Causal, FullyMasked};
 
 use crate::block::BlockFormat;
-use crate::format::{Format, Rounding};
+use crate::format::Format;
 use crate::interval::{Interval, Steps};
 use crate::program::Program;
 use crate::{Path, Tensor, TensorError, TensorType};
@@ -111,6 +112,12 @@ pub trait Operation {
     /// The format of the GGML blocks that an input consists of, if it does.
     fn input_blocks(&self, input: usize) -> Option<BlockFormat> {
         let _ = input;
+        None
+    }
+
+    /// Formats of input and output where each element is a function of the one input's element in its
+    /// place, and of nothing else.
+    fn pointwise(&self) -> Option<(Format, Format)> {
         None
     }
 
@@ -260,6 +267,12 @@ macro_rules! operations {
                 match self { $(Self::$Type(op) => op.input_blocks(input),)* }
             }
 
+            /// See [`Operation::pointwise`].
+            #[must_use]
+            pub fn pointwise(&self) -> Option<(Format, Format)> {
+                match self { $(Self::$Type(op) => op.pointwise(),)* }
+            }
+
             /// See [`Operation::has_fast_path`].
             #[must_use]
             pub fn has_fast_path(&self) -> bool {
@@ -336,25 +349,6 @@ macro_rules! operations {
             }
         })*
     };
-}
-
-impl Op {
-    /// Formats of input and output where each element is a function of the one input's element in its
-    /// place, and of nothing else.
-    #[must_use]
-    pub fn pointwise(&self) -> Option<(Format, Format)> {
-        match self {
-            Self::Cast(op) if op.rounding != Rounding::Stochastic => Some((op.from, op.to)),
-            Self::Decode(op) => Some((op.from, op.to)),
-            Self::Math(op) => Some((op.from, op.to)),
-            Self::Relu(op) => Some((op.from, op.to)),
-            Self::Silu(op) => Some((op.from, op.to)),
-            Self::GeluTanh(op) => Some((op.from, op.to)),
-            Self::GeluErf(op) => Some((op.from, op.to)),
-            Self::QuickGelu(op) => Some((op.from, op.to)),
-            _ => None,
-        }
-    }
 }
 
 operations! {
