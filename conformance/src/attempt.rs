@@ -5,10 +5,10 @@ use crate::memory::{Execution, MemoryFault, execute};
 use crate::setup::Subject;
 use crate::source::{Built, Values};
 use crate::verdict::Outcome;
-use plumbline_reference::BackendError;
-use plumbline_reference::Tensor;
+use plumbline_reference::backend::Device;
 use plumbline_reference::ops::Op;
 use plumbline_reference::ops::gemm::Geometry;
+use plumbline_reference::{BackendError, Tensor, TensorType};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,8 @@ pub(crate) struct Attempt {
     pub(crate) message: Option<String>,
     /// How the backend says that it made the call.
     pub(crate) how: BTreeMap<String, String>,
+    /// What was judged.
+    pub(crate) given: Vec<Output>,
     /// The device or process can no longer be used.
     pub(crate) lost: bool,
 }
@@ -33,6 +35,7 @@ impl Attempt {
             memory: Vec::new(),
             message: Some(message),
             how: BTreeMap::new(),
+            given: Vec::new(),
             lost: false,
         }
     }
@@ -48,7 +51,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Attempt {
     // A foreign backend may panic; that is its verdict, not the end of the run.
     let run = AssertUnwindSafe(|| call(subject, op, variant, built));
-    let Called { outputs, faults, how } = match catch_unwind(run) {
+    let Called { outputs: given, faults, how } = match catch_unwind(run) {
         Ok(Ok(called)) => called,
         Ok(Err(BackendError::Unsupported(why))) => {
             return Attempt::without_outputs(Outcome::Unsupported, why.to_string());
@@ -63,25 +66,32 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
             return Attempt::without_outputs(Outcome::Crashed, message);
         }
     };
-    if outputs.len() != built.expected.len() {
-        let message = format!("{} outputs, expected {}", outputs.len(), built.expected.len());
+    if given.len() != built.expected.len() {
+        let message = format!("{} outputs, expected {}", given.len(), built.expected.len());
         return Attempt::without_outputs(Outcome::Fail, message);
     }
     let device = subject.backend.device();
-    let context = Context {
-        architecture: device.properties.get("compute capability").map(String::as_str),
-        hints: Some(&how),
-        ..Context::new(op, &built.inputs, subject.nan)
-    };
-    let pairs = built.expected.iter().zip(&outputs).enumerate();
-    let outputs = pairs.map(|(i, (expected, actual))| match actual {
-        Output::Whole(tensor) => judge(context, i, expected, tensor),
-        Output::Elements(codes) => judge(context, i, expected, Actual::Elements(codes)),
-    });
-    let outputs: Vec<_> = outputs.collect();
+    let context = context(subject, op, built, &device, &how);
+    let pairs = built.expected.iter().zip(&given).enumerate();
+    let outputs: Vec<_> = pairs.map(|(i, (expected, given))| judge(context, i, expected, given.actual())).collect();
     let right = faults.is_empty() && outputs.iter().all(|output| output.ok);
     let outcome = if right { Outcome::Pass } else { Outcome::Fail };
-    Attempt { outcome, outputs, memory: faults, message: None, how, lost: false }
+    Attempt { outcome, outputs, memory: faults, message: None, how, given, lost: false }
+}
+
+/// What the outputs of a call are judged by.
+pub(crate) fn context<'a>(
+    subject: &Subject,
+    op: &'a Op,
+    built: &'a Built,
+    device: &'a Device,
+    how: &'a BTreeMap<String, String>,
+) -> Context<'a> {
+    Context {
+        architecture: device.properties.get("compute capability").map(String::as_str),
+        hints: Some(how),
+        ..Context::new(op, &built.inputs, subject.nan)
+    }
 }
 
 /// What a call gave.
@@ -92,24 +102,79 @@ struct Called {
 }
 
 /// What a call gave of one output.
-enum Output {
+#[derive(Clone)]
+pub(crate) enum Output {
     Whole(Tensor),
     /// The elements at the positions that are expected.
-    Elements(Vec<u64>),
+    Elements(Tensor),
+}
+
+impl Output {
+    pub(crate) const fn tensor(&self) -> &Tensor {
+        let (Self::Whole(tensor) | Self::Elements(tensor)) = self;
+        tensor
+    }
+
+    /// Other elements in place of these.
+    pub(crate) fn with(&self, tensor: Tensor) -> Self {
+        match self {
+            Self::Whole(_) => Self::Whole(tensor),
+            Self::Elements(_) => Self::Elements(tensor),
+        }
+    }
+
+    pub(crate) const fn actual(&self) -> Actual<'_> {
+        match self {
+            Self::Whole(tensor) => Actual::Whole(tensor),
+            Self::Elements(tensor) => Actual::Elements(tensor),
+        }
+    }
 }
 
 /// The call, or of a large product with few expected elements only these, if the backend can.
 fn call(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Result<Called, BackendError> {
     let Built { inputs, output_strides, .. } = built;
-    if let Some(positions) = sampled(op, built)
-        && let Some(elements) = subject.backend.elements(op, variant, inputs, &positions)?
-    {
-        let outputs = elements.into_iter().map(Output::Elements).collect();
+    if let Some(outputs) = elements(subject, op, variant, built, inputs)? {
         return Ok(Called { outputs, faults: Vec::new(), how: BTreeMap::new() });
     }
     let Execution { outputs, faults, how } =
         execute(&*subject.backend, op, variant, inputs, output_strides, subject.contract)?;
     Ok(Called { outputs: outputs.into_iter().map(Output::Whole).collect(), faults, how })
+}
+
+/// What the call gives of other inputs, made once and without regard to memory; `None` where it fails.
+pub(crate) fn outputs_of(
+    subject: &Subject,
+    op: &Op,
+    variant: &str,
+    built: &Built,
+    inputs: &[Tensor],
+) -> Option<Vec<Output>> {
+    let run = || match elements(subject, op, variant, built, inputs)? {
+        Some(elements) => Ok(elements),
+        None => {
+            let outputs = subject.backend.run(op, variant, inputs)?;
+            Ok::<_, BackendError>(outputs.into_iter().map(Output::Whole).collect())
+        }
+    };
+    catch_unwind(AssertUnwindSafe(run)).ok()?.ok()
+}
+
+/// The expected elements alone, where the product is large and the backend can.
+fn elements(
+    subject: &Subject,
+    op: &Op,
+    variant: &str,
+    built: &Built,
+    inputs: &[Tensor],
+) -> Result<Option<Vec<Output>>, BackendError> {
+    let (Op::Gemm(gemm), Some(positions)) = (op, sampled(op, built)) else { return Ok(None) };
+    let Some(elements) = subject.backend.elements(op, variant, inputs, &positions)? else { return Ok(None) };
+    let output = |codes: Vec<u64>| {
+        let ty = TensorType::new(gemm.out, [codes.len()]);
+        Ok(Output::Elements(Tensor::from_codes(ty, &codes)?))
+    };
+    elements.into_iter().map(output).collect::<Result<_, BackendError>>().map(Some)
 }
 
 /// Multiply-adds of the largest product that is always computed whole.
@@ -133,10 +198,10 @@ mod tests {
     use super::*;
     use crate::case::Criterion;
     use crate::source::Expected;
-    use plumbline_reference::backend::{Device, Unsupported};
+    use plumbline_reference::backend::Unsupported;
     use plumbline_reference::format::{F16, F32};
     use plumbline_reference::ops::gemm::Gemm;
-    use plumbline_reference::{Backend, Cpu, TensorType};
+    use plumbline_reference::{Backend, Cpu};
     use std::sync::Arc;
 
     /// The reference that computes elements alone.

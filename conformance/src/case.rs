@@ -70,6 +70,10 @@ pub struct CaseSpec {
     /// Default criterion of the outputs.
     #[serde(default)]
     pub judge: Criterion,
+    /// Other cases of this file, of the same operation, that reject the wrong outputs which this one
+    /// rightly accepts: a bound allows them, for one, or there are no elements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<String>,
     /// For backends on a device only: on a processor the case would take long and find nothing
     /// that smaller ones do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -35,6 +35,7 @@ pub mod source;
 mod strides;
 pub mod suite;
 pub mod sweep;
+mod vacuity;
 pub mod verdict;
 pub mod waiver;
 mod weights;

@@ -193,7 +193,34 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
             }
         }
     }
+    check_companions(&tests)?;
     Ok(tests)
+}
+
+/// Requires that companions are other cases of the file, of the same operation, that give results.
+fn check_companions(tests: &[Test]) -> Result<(), LoadError> {
+    let all = tests.iter().filter_map(|test| match test {
+        Test::Case(case) => Some((&*case.name, case)),
+        Test::Sequence(_) => None,
+    });
+    let all: BTreeMap<&str, &Arc<Case>> = all.collect();
+    for case in all.values() {
+        for (i, companion) in case.companions().enumerate() {
+            let why = match all.get(&*companion) {
+                None => "no case of this file has the name",
+                Some(other) if Arc::ptr_eq(case, other) => "is the case itself; name another",
+                Some(other) if other.spec.refused.is_some() || case.spec.refused.is_some() => {
+                    "there are no results where inputs are refused; leave it out"
+                }
+                Some(other) if other.spec.op.name() != case.spec.op.name() => "is of another operation",
+                Some(_) => continue,
+            };
+            let name = &case.spec.companions[i];
+            let field = [Step::Key("companions".into()), Step::Index(i)];
+            return Err(case.place.error(Some(&case.spec.name), &field, &format!("`{name}`: {why}")));
+        }
+    }
+    Ok(())
 }
 
 /// The lists of a case file.

@@ -10,6 +10,7 @@ use crate::replay::{Needs, Replay};
 use crate::sequence;
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::suite::Test;
+use crate::vacuity::Proofs;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
 use crate::weights::{self, Weights};
@@ -63,6 +64,8 @@ pub struct Trial {
 struct RunContext {
     seed: u64,
     replay: Replay,
+    /// `None` where cases need not prove that they can fail.
+    proofs: Option<Proofs>,
 }
 
 impl Registry {
@@ -89,11 +92,14 @@ impl Registry {
         waivers: Vec<Waiver>,
         selection: &Selection,
     ) -> Result<Self, SetupError> {
-        let context = Arc::new(RunContext { seed: selection.seed, replay: Replay::new(selection) });
+        let cases: Vec<Test> = cases.into_iter().map(Into::into).collect();
+        let seed = selection.seed;
+        let proofs = selection.proves().then(|| Proofs::new(&cases, seed));
+        let context = Arc::new(RunContext { seed, replay: Replay::new(selection), proofs });
         let mut waivers: Vec<_> = waivers.into_iter().map(|waiver| (Arc::new(waiver), false)).collect();
         let mut left_out = LeftOut::default();
         let mut trials = Vec::new();
-        for test in cases.into_iter().map(Into::into) {
+        for test in cases {
             let wanted = test.profile() <= selection.profile;
             if !wanted {
                 *left_out.profiles.entry(test.profile().to_string()).or_default() += 1;
@@ -268,10 +274,15 @@ impl Trial {
 
     /// Whether the backend was lost.
     fn judge_into(&self, verdict: &mut Verdict) -> bool {
+        let proofs = &self.context.proofs;
         let attempt = match &self.test {
-            Test::Sequence(sequence) => {
-                sequence::attempt(&self.subject, sequence, &self.variant, self.context.seed)
-            }
+            Test::Sequence(sequence) => sequence::attempt(
+                &self.subject,
+                sequence,
+                &self.variant,
+                self.context.seed,
+                proofs.is_some(),
+            ),
             Test::Case(case) => {
                 let built = match case.build(self.context.seed) {
                     Ok(built) => built,
@@ -282,12 +293,22 @@ impl Trial {
                     }
                 };
                 let op = &case.spec.op;
-                match &case.spec.refused {
+                let mut attempt = match &case.spec.refused {
                     None => attempt(&self.subject, op, &self.variant, &built),
                     Some(refusal) => refused(&self.subject, op, &self.variant, &built.inputs, refusal),
+                };
+                if let (Outcome::Pass, Some(proofs)) = (attempt.outcome, proofs)
+                    && let Some(doubt) = proofs.doubt(&self.subject, case, &self.variant, &built, &attempt)
+                {
+                    attempt.outcome = Outcome::Mistrusted;
+                    attempt.message = Some(doubt);
                 }
+                attempt
             }
         };
+        if attempt.outcome == Outcome::Mistrusted {
+            verdict.replay = verdict.replay.replacen(" conform", " conform --vacuity=always", 1);
+        }
         verdict.outcome = attempt.outcome;
         verdict.outputs = attempt.outputs;
         verdict.memory = attempt.memory;

@@ -59,6 +59,9 @@ pub struct Selection {
     /// tool that watches allocations
     #[arg(long, env = "PLUMBLINE_EXACT_ALLOCATIONS", hide = true, value_parser = BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
     pub exact_allocations: bool,
+    /// Whether each case must prove that it can fail: in every profile but `quick`, always or never
+    #[arg(long, env = "PLUMBLINE_VACUITY", value_enum, default_value = "auto")]
+    pub vacuity: Vacuity,
     /// Judge a deliberately wrong backend instead, to see what a failure looks like
     #[arg(long, value_enum, value_name = "FAULT", num_args = 0..=1, require_equals = true,
           default_missing_value = "cast_465_to_nan")]
@@ -80,12 +83,23 @@ impl Default for Selection {
             runs: Contract::default().runs,
             algorithms: 0,
             exact_allocations: false,
+            vacuity: Vacuity::Auto,
             demo_fault: None,
         }
     }
 }
 
 impl Selection {
+    /// Whether each case must prove that it can fail.
+    #[must_use]
+    pub fn proves(&self) -> bool {
+        match self.vacuity {
+            Vacuity::Auto => self.profile != Profile::Quick,
+            Vacuity::Always => true,
+            Vacuity::Never => false,
+        }
+    }
+
     /// Options of a command line that selects the same trials, those of all parts, on
     /// that device.
     pub(crate) fn arguments(&self, device: Option<u32>) -> Vec<OsString> {
@@ -97,6 +111,7 @@ impl Selection {
             format!("--seed={}", self.seed).into(),
             format!("--runs={}", self.runs).into(),
             format!("--algorithms={}", self.algorithms).into(),
+            format!("--vacuity={}", if self.proves() { "always" } else { "never" }).into(),
         ];
         if self.exact_allocations {
             options.push("--exact-allocations".into());
@@ -121,6 +136,17 @@ impl Selection {
         let options = Self::augment_args(clap::Command::new("selection"));
         options.get_arguments().filter_map(clap::Arg::get_env).map(OsStr::to_owned).collect()
     }
+}
+
+/// Whether each case must prove that it can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Vacuity {
+    /// In every profile but `quick`
+    Auto,
+    /// In every profile
+    Always,
+    /// In none
+    Never,
 }
 
 /// Which backends to judge.

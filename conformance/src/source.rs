@@ -208,6 +208,12 @@ impl Case {
         if self.line == 0 { file.to_string() } else { format!("{file}:{}", self.line) }
     }
 
+    /// Names of the companions, with the file's.
+    pub(crate) fn companions(&self) -> impl Iterator<Item = String> {
+        let file = self.name.strip_suffix(&self.spec.name).unwrap_or_default();
+        self.spec.companions.iter().map(move |name| format!("{file}{name}"))
+    }
+
     /// Who computes the right outputs; `None` where the case itself holds them, or there are none.
     #[must_use]
     pub fn oracle(&self) -> Option<Against> {
@@ -244,7 +250,8 @@ impl Case {
         Ok(built)
     }
 
-    fn build_anew(&self, run_seed: u64) -> Result<Built, LoadError> {
+    /// Makes the inputs alone.
+    pub(crate) fn inputs(&self, run_seed: u64) -> Result<Vec<Tensor>, LoadError> {
         let failed = |field: &[Step], why: String| self.place.error(Some(&self.spec.name), field, &why);
         let case_seed = seed::of_case(&self.name, run_seed);
 
@@ -281,7 +288,12 @@ impl Case {
             let tensor = strides::lay_out(tensor, strides.as_deref());
             inputs[i] = Some(tensor.map_err(|why| failed(&field("strides"), why))?);
         }
-        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        Ok(inputs.into_iter().flatten().collect())
+    }
+
+    fn build_anew(&self, run_seed: u64) -> Result<Built, LoadError> {
+        let failed = |field: &[Step], why: String| self.place.error(Some(&self.spec.name), field, &why);
+        let inputs = self.inputs(run_seed)?;
         let types: Vec<_> = inputs.iter().map(|input| input.ty().clone()).collect();
         if self.spec.refused.is_some() {
             check_refused_values(&self.spec, &inputs)

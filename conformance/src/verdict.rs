@@ -17,6 +17,8 @@ pub enum Outcome {
     Pass,
     /// Some criterion was not met, or a waived trial passed.
     Fail,
+    /// Met, but the case could not tell that from wrong results.
+    Mistrusted,
     /// Failed, as a waiver says it must.
     Waived,
     /// The backend refused, having seen the inputs. Counts as not covered.
@@ -31,8 +33,16 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 7] =
-        [Self::Pass, Self::Fail, Self::Waived, Self::Unsupported, Self::Crashed, Self::TimedOut, Self::Error];
+    pub const ALL: [Self; 8] = [
+        Self::Pass,
+        Self::Fail,
+        Self::Mistrusted,
+        Self::Waived,
+        Self::Unsupported,
+        Self::Crashed,
+        Self::TimedOut,
+        Self::Error,
+    ];
 
     /// Whether a run with this outcome can still be green.
     #[must_use]
@@ -46,6 +56,7 @@ impl fmt::Display for Outcome {
         f.pad(match self {
             Self::Pass => "passed",
             Self::Fail => "failed",
+            Self::Mistrusted => "mistrusted",
             Self::Waived => "waived",
             Self::Unsupported => "unsupported",
             Self::Crashed => "crashed",

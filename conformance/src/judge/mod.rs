@@ -138,6 +138,8 @@ pub struct Context<'a> {
     pub architecture: Option<&'a str>,
     /// How the backend says that it computes, if it does.
     pub hints: Option<&'a Hints>,
+    /// The first wrong element is enough.
+    pub first_only: bool,
 }
 
 /// What an implementation gave of an output.
@@ -145,8 +147,8 @@ pub struct Context<'a> {
 pub enum Actual<'a> {
     /// All of it.
     Whole(&'a Tensor),
-    /// The codes of the elements that are expected, in their order.
-    Elements(&'a [u64]),
+    /// The elements that are expected, in their order.
+    Elements(&'a Tensor),
 }
 
 impl<'a> From<&'a Tensor> for Actual<'a> {
@@ -174,6 +176,12 @@ pub fn judge<'a>(
     let elements = notes.len();
     verdict.notes = notes.into_iter().next().map(|(index, first)| Notes { elements, index, first });
     verdict
+}
+
+/// Whether [`judge`] would accept an output, at less cost where it would not.
+#[must_use]
+pub(crate) fn accepts(context: Context<'_>, output: usize, expected: &Expected, actual: Actual<'_>) -> bool {
+    judge_elements(Context { first_only: true, ..context }, output, expected, actual).ok
 }
 
 fn judge_elements(
@@ -208,8 +216,8 @@ fn judge_elements(
         Actual::Whole(tensor) if tensor.ty() != &expected.ty => {
             Some(format!("output is {}, expected {}", tensor.ty(), expected.ty))
         }
-        Actual::Elements(codes) if codes.len() != count => {
-            Some(format!("{} elements given, {count} expected", codes.len()))
+        Actual::Elements(given) if given.len() != count => {
+            Some(format!("{} elements given, {count} expected", given.len()))
         }
         Actual::Whole(_) | Actual::Elements(_) => None,
     };
@@ -235,7 +243,7 @@ fn judge_elements(
         };
         let got = match actual {
             Actual::Whole(tensor) => tensor.code(index),
-            Actual::Elements(codes) => codes[i],
+            Actual::Elements(given) => given.code(i),
         };
         (index, right, got)
     };
@@ -270,6 +278,9 @@ fn judge_elements(
         }
         if verdict.first.is_none() {
             verdict.first = Some(element(context, output, expected, (index, right, got)));
+        }
+        if context.first_only {
+            break;
         }
     }
     verdict.ok = verdict.mismatches == 0;
@@ -350,7 +361,7 @@ impl<'a> Context<'a> {
     /// A call of which nothing more is known.
     #[must_use]
     pub fn new(op: &'a Op, inputs: &'a [Tensor], nan: NanJudge) -> Self {
-        Self { op, inputs, nan, architecture: None, hints: None }
+        Self { op, inputs, nan, architecture: None, hints: None, first_only: false }
     }
 
     /// The value that the right one was rounded from, where the definition computed it.

@@ -110,7 +110,7 @@ impl<'a> Subjected<'a> {
             Outcome::Fail => Fate::Killed,
             Outcome::Crashed if self.mutant.may_crash() => Fate::Killed,
             Outcome::Crashed | Outcome::Error | Outcome::TimedOut => Fate::Broken,
-            Outcome::Pass | Outcome::Waived | Outcome::Unsupported => return,
+            Outcome::Pass | Outcome::Mistrusted | Outcome::Waived | Outcome::Unsupported => return,
         };
         judged.case = Some(case.to_owned());
         judged.why = Some(reason(&attempt));
@@ -226,7 +226,7 @@ fn meet(living: &[&Subjected<'_>], test: &Test, seed: u64) -> Result<(), LoadErr
 
 fn in_sequence(mutant: &Subjected<'_>, sequence: &Sequence, seed: u64) -> Option<Attempt> {
     let variants = sequence.variants(&mutant.subject).ok()?;
-    let attempts = variants.iter().map(|way| sequence::attempt(&mutant.subject, sequence, way, seed));
+    let attempts = variants.iter().map(|way| sequence::attempt(&mutant.subject, sequence, way, seed, false));
     attempts.reduce(|first, next| if first.outcome.is_ok() { next } else { first })
 }
 

@@ -26,6 +26,7 @@ pub fn failure(verdict: &Verdict) -> String {
         let label = match verdict.outcome {
             Outcome::Crashed => "crashed",
             Outcome::TimedOut => "timed out",
+            Outcome::Mistrusted => "mistrusted",
             _ => "error",
         };
         line(label, message);

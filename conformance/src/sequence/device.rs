@@ -2,12 +2,13 @@
 
 use super::shadow::{Held, Made, Shadow};
 use super::{AllocateSpec, CallSpec, CheckSpec, Sequence, Site, StepSpec, WaitSpec, key, walk};
-use crate::attempt::{Attempt, panic_text};
+use crate::attempt::{Attempt, Output, panic_text};
 use crate::case::{Criterion, NanJudge};
 use crate::judge::{Checked, Context, OutputVerdict, judge};
 use crate::memory::{MemoryFault, POISON, out_of_bounds};
 use crate::setup::Subject;
 use crate::source::{Expected, Values};
+use crate::vacuity::{REMEDY, answers, doubt};
 use crate::verdict::Outcome;
 use plumbline_reference::backend::{Buffer, Graph, Launch, Layout, Stream, Unsupported, Work};
 use plumbline_reference::format::F32;
@@ -17,9 +18,16 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Takes the steps of a sequence on a backend, half as often as a single call is made and at least
-/// twice, each time over other poison, and judges what they give.
-pub(crate) fn attempt(subject: &Subject, sequence: &Sequence, variant: &str, run_seed: u64) -> Attempt {
-    let mut judged = Judged::default();
+/// twice, each time over other poison, and judges what they give. Where it `proves`, each check must also
+/// show that it can fail.
+pub(crate) fn attempt(
+    subject: &Subject,
+    sequence: &Sequence,
+    variant: &str,
+    run_seed: u64,
+    proves: bool,
+) -> Attempt {
+    let mut judged = Judged { proves, ..Judged::default() };
     // A foreign backend may panic; that is its verdict, not the end of the run.
     let run = AssertUnwindSafe(|| run(subject, sequence, variant, run_seed, &mut judged));
     let stopped = match catch_unwind(run) {
@@ -27,12 +35,16 @@ pub(crate) fn attempt(subject: &Subject, sequence: &Sequence, variant: &str, run
         Ok(Err(stopped)) => Some(stopped),
         Err(panic) => Some(Stopped::Panicked(format!("panicked: {}", panic_text(&*panic)))),
     };
-    let Judged { outputs, memory, how } = judged;
+    let Judged { outputs, memory, how, doubts, .. } = judged;
     let outputs: Vec<_> = outputs.into_values().collect();
     let right = memory.is_empty() && outputs.iter().all(|output| output.ok);
     let outcome = if right { Outcome::Pass } else { Outcome::Fail };
-    let attempt = Attempt { outcome, outputs, memory, message: None, how, lost: false };
+    let attempt = Attempt { outcome, outputs, memory, message: None, how, given: Vec::new(), lost: false };
     match stopped {
+        None if right && !doubts.is_empty() => {
+            let message = Some(format!("{}; {REMEDY}", doubts.join("; ")));
+            Attempt { outcome: Outcome::Mistrusted, message, ..attempt }
+        }
         None => attempt,
         Some(Stopped::Harness(why)) => Attempt { outcome: Outcome::Error, message: Some(why), ..attempt },
         Some(Stopped::Panicked(why)) => Attempt { outcome: Outcome::Crashed, message: Some(why), ..attempt },
@@ -58,6 +70,9 @@ struct Judged {
     outputs: BTreeMap<Vec<usize>, OutputVerdict>,
     memory: Vec<MemoryFault>,
     how: BTreeMap<String, String>,
+    proves: bool,
+    /// Checks that accept wrong contents, and which.
+    doubts: Vec<String>,
 }
 
 /// Why there are no further steps.
@@ -312,8 +327,15 @@ impl<'b, 's> Machine<'b, 's, '_> {
             architecture: device.properties.get("compute capability").map(String::as_str),
             ..Context::new(op, &inputs, self.subject.nan)
         };
+        let verdict = judge(context, output, &expected, &actual);
+        // What the first round shows holds for all.
+        if self.judged.proves && verdict.ok && !self.judged.outputs.contains_key(&site.indices()) {
+            let what = format!("buffer {} at {site}", check.buffer);
+            let answers = answers(context, output, &expected, &Output::Whole(actual), None);
+            self.judged.doubts.extend(doubt(&what, &answers, &[]));
+        }
         let checked = Checked { buffer: check.buffer.clone(), step: site.to_string() };
-        let verdict = OutputVerdict { check: Some(checked), ..judge(context, output, &expected, &actual) };
+        let verdict = OutputVerdict { check: Some(checked), ..verdict };
         self.judged.add(site, verdict);
         Ok(())
     }

@@ -67,7 +67,7 @@ fn attempted(before: Before, text: &str) -> Attempt {
     std::fs::write(&file, text).unwrap();
     let Test::Sequence(sequence) = load_tests(&file).unwrap().remove(0) else { panic!("is a case") };
     let subject = Subject::shared(Arc::new(Disturbed { engine: Engine::new(), before }));
-    attempt(&subject, &sequence, "engine", 0)
+    attempt(&subject, &sequence, "engine", 0, false)
 }
 
 /// A cast of x, and steps after it.
