@@ -71,7 +71,7 @@ pub struct CaseSpec {
     #[serde(default)]
     pub judge: Criterion,
     /// Other cases of this file, of the same operation, that reject the wrong outputs which this one
-    /// rightly accepts: a bound allows them, for one, or there are no elements.
+    /// rightly accepts, because its bound allows them, for one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub companions: Vec<String>,
     /// For backends on a device only: on a processor the case would take long and find nothing

@@ -10,6 +10,7 @@ use crate::replay::{Needs, Replay};
 use crate::sequence;
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::suite::Test;
+use crate::sweep::digest;
 use crate::vacuity::Proofs;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
@@ -43,6 +44,8 @@ pub struct LeftOut {
     pub weights: BTreeMap<String, usize>,
     /// Trials of other partitions.
     pub partitions: usize,
+    /// That cases prove that they can fail.
+    pub proofs: bool,
 }
 
 /// One case on one variant of one backend.
@@ -95,9 +98,9 @@ impl Registry {
         let cases: Vec<Test> = cases.into_iter().map(Into::into).collect();
         let seed = selection.seed;
         let proofs = selection.proves().then(|| Proofs::new(&cases, seed));
+        let mut left_out = LeftOut { proofs: proofs.is_none(), ..LeftOut::default() };
         let context = Arc::new(RunContext { seed, replay: Replay::new(selection), proofs });
         let mut waivers: Vec<_> = waivers.into_iter().map(|waiver| (Arc::new(waiver), false)).collect();
-        let mut left_out = LeftOut::default();
         let mut trials = Vec::new();
         for test in cases {
             let wanted = test.profile() <= selection.profile;
@@ -160,6 +163,18 @@ impl Registry {
             return Err(SetupError::NothingToRun(why));
         }
         Ok(())
+    }
+
+    /// A digest of the trials: their names, what their cases say and hold, and their waivers.
+    pub(crate) fn digest(&self) -> u64 {
+        let text = |text: &str| digest::of(text.as_bytes());
+        self.trials.chunk_by(|a, b| a.test.name() == b.test.name()).fold(0, |all, trials| {
+            let all = digest::followed_by(all, trials[0].test.digest());
+            trials.iter().fold(all, |all, trial| {
+                let waiver = trial.waiver.as_ref().map_or(0, |waiver| text(&format!("{waiver:?}")));
+                digest::followed_by(digest::followed_by(all, text(&trial.name)), waiver)
+            })
+        })
     }
 
     /// Keeps the trials of one part.
@@ -276,13 +291,9 @@ impl Trial {
     fn judge_into(&self, verdict: &mut Verdict) -> bool {
         let proofs = &self.context.proofs;
         let attempt = match &self.test {
-            Test::Sequence(sequence) => sequence::attempt(
-                &self.subject,
-                sequence,
-                &self.variant,
-                self.context.seed,
-                proofs.is_some(),
-            ),
+            Test::Sequence(sequence) => {
+                sequence::attempt(&self.subject, sequence, &self.variant, self.context.seed, proofs.is_some())
+            }
             Test::Case(case) => {
                 let built = match case.build(self.context.seed) {
                     Ok(built) => built,

@@ -1,59 +1,43 @@
 //! Runs trials through libtest-mimic and collects their verdicts.
 
 use crate::registry::{Registry, Trial};
-use crate::report::{Coverage, Record, ResultsFile, SCHEMA, failure};
-use crate::setup::Selection;
+use crate::report::{Coverage, Record, ResultsFile, failure};
 use crate::verdict::Verdict;
 use crate::worker::Pool;
 use libtest_mimic::{Arguments, Failed};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Runs a registry's trials, in this process where there is no `pool`. `cuda` is what was found
-/// of CUDA; `results` is where `results.jsonl` goes and its name.
+/// of CUDA; `results` is where verdicts are recorded; `before` are those on record of trials that
+/// are not run again.
 pub fn run(
     registry: &Registry,
-    selection: &Selection,
     pool: Option<Pool>,
     arguments: &Arguments,
     cuda: &str,
-    results: Option<(&Path, &str)>,
+    results: Option<ResultsFile>,
+    before: Vec<Verdict>,
 ) -> io::Result<Coverage> {
     let start = Instant::now();
-    let file = results.map(|(folder, name)| ResultsFile::create(folder, name)).transpose()?;
-    if let Some(file) = &file {
-        file.write(&Record::Run {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            started: jiff::Timestamp::now().to_string(),
-            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-            seed: selection.seed,
-            profile: selection.profile,
-            backends: registry
-                .subjects
-                .iter()
-                .map(|subject| (subject.backend.name().to_owned(), subject.backend.device()))
-                .collect(),
-            cuda: cuda.to_owned(),
-        })?;
-    }
-
+    let file = results;
     let collected = Arc::new(Collected { pool, verdicts: Mutex::default(), file });
     let trials = registry.trials.iter().map(|trial| collected.clone().trial(trial.clone())).collect();
     // It panics when its reader is gone: `conform | head`.
     let conclusion = catch_unwind(AssertUnwindSafe(|| libtest_mimic::run(arguments, trials)))
         .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "progress could not be printed"))?;
 
-    let verdicts = std::mem::take(&mut *collected.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut verdicts =
+        std::mem::take(&mut *collected.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
     // A trial that left no verdict, or whose record was not written, is an error of the run.
     let failed = verdicts.iter().filter(|verdict| !verdict.outcome.is_ok()).count() as u64;
     let unaccounted = conclusion.num_failed.saturating_sub(failed);
     if unaccounted > 0 {
         return Err(io::Error::other(format!("{unaccounted} trials ended without a verdict on record")));
     }
+    verdicts.extend(before);
     let coverage = Coverage::new(&verdicts, registry, cuda, start.elapsed());
     if let Some(file) = &collected.file {
         file.write(&Record::Summary(&coverage))?;

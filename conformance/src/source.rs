@@ -12,6 +12,7 @@ use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
 use crate::strides;
+use crate::sweep::digest;
 use crate::weights::Rows;
 use blocks::{check_blocks, resolve_rows};
 use check::{check_output_strides, check_refused, check_refused_values, check_span};
@@ -206,6 +207,25 @@ impl Case {
         let file = self.place.file.display();
         // A model has no lines.
         if self.line == 0 { file.to_string() } else { format!("{file}:{}", self.line) }
+    }
+
+    /// A digest of what the case says and of the tensors that come with it, those of files too.
+    pub(crate) fn digest(&self) -> u64 {
+        let with = |all, bytes: &[u8]| digest::followed_by(all, digest::of(bytes));
+        let said = serde_json::to_vec(&self.spec).unwrap_or_default();
+        let all = self.inputs.iter().fold(digest::of(&said), |all, input| match input {
+            Input::Given(tensor) => with(all, tensor.bytes()),
+            // What cannot be read is an error of the trial.
+            Input::Rows(rows) => rows.read().map_or(all, |tensor| with(all, tensor.bytes())),
+            Input::Generated { .. } => all,
+        });
+        self.expected.iter().flatten().fold(all, |all, right| match &right.values {
+            Given::Values(Values::Dense(tensor)) => with(all, tensor.bytes()),
+            Given::Values(Values::Sparse { at, values }) => {
+                at.iter().fold(with(all, values.bytes()), |all, &at| digest::followed_by(all, at as u64))
+            }
+            Given::Values(Values::Derived) | Given::All(_) => all,
+        })
     }
 
     /// Names of the companions, with the file's.

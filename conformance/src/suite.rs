@@ -5,6 +5,7 @@ use crate::load::LoadError;
 use crate::sequence::Sequence;
 use crate::setup::Subject;
 use crate::source::{Case, Place};
+use crate::sweep::digest;
 use crate::verdict::SEQUENCE;
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::ops::Op;
@@ -131,6 +132,14 @@ impl Test {
                 }
                 Ok(subject.backend.variants(&case.spec.op))
             }
+        }
+    }
+
+    /// A digest of what it says, and of the tensors that it holds.
+    pub(crate) fn digest(&self) -> u64 {
+        match self {
+            Self::Case(case) => case.digest(),
+            Self::Sequence(sequence) => digest::of(&serde_json::to_vec(&sequence.spec).unwrap_or_default()),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::source::{Built, Case, Expected, Values};
 use crate::suite::Test;
 use crate::verdict::Outcome;
 use plumbline_reference::format::{Class, Format, Policy};
-use plumbline_reference::{DType, Path, Tensor};
+use plumbline_reference::{DType, Path, Tensor, TensorType};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,10 +30,12 @@ pub(crate) enum Perturbation {
     NextSeed,
     /// The lowest bit of the last judged element is another, where bits are judged.
     LowBit,
+    /// Of an output without elements: one that has some.
+    Longer,
 }
 
 impl Perturbation {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Zeros,
         Self::Negated,
         Self::Scaled,
@@ -41,13 +43,13 @@ impl Perturbation {
         Self::Nan,
         Self::NextSeed,
         Self::LowBit,
+        Self::Longer,
     ];
 
     /// The wrong output; `None` where there is none of its kind.
     fn of(self, y: &Tensor, next: Option<&Tensor>, last: Option<usize>) -> Option<Tensor> {
-        let made = |code: &(dyn Fn(usize) -> u64 + Sync)| {
-            Tensor::from_fn(y.ty().clone(), Path::Parallel, code).ok()
-        };
+        let made =
+            |code: &(dyn Fn(usize) -> u64 + Sync)| Tensor::from_fn(y.ty().clone(), Path::Parallel, code).ok();
         let of_numbers = |change: &(dyn Fn(Format, u64) -> u64 + Sync)| {
             let format = y.dtype().format()?;
             made(&|i| match y.code(i) {
@@ -56,6 +58,11 @@ impl Perturbation {
             })
         };
         match self {
+            Self::Longer if y.is_empty() => {
+                let shape: Vec<_> = y.shape().iter().map(|&extent| extent.max(1)).collect();
+                Tensor::from_fn(TensorType::new(y.dtype(), shape), Path::Parallel, |_| 0).ok()
+            }
+            Self::Longer => None,
             Self::Zeros => made(&|_| 0),
             Self::Negated => of_numbers(&|format, code| {
                 let is_zero = format.classify(code) == Class::Zero;
@@ -91,6 +98,7 @@ impl fmt::Display for Perturbation {
             Self::Nan => "NaN everywhere",
             Self::NextSeed => "that of the next seed",
             Self::LowBit => "with one low bit flipped",
+            Self::Longer => "with elements where there are none",
         })
     }
 }
@@ -115,20 +123,29 @@ pub(crate) fn answers(
     right: &Output,
     next: Option<&Output>,
 ) -> Vec<Answer> {
-    let judged = Judged::new(context, expected, right);
-    let last = match expected.criterion {
-        Criterion::BitExact => judged.last_flippable(),
-        _ => None,
-    };
+    let judged = Judged::new(context.nan, expected, right);
+    let flips = expected.criterion == Criterion::BitExact;
+    answers_of(&judged, output, right, next, flips, |wrong| {
+        accepts(context, output, expected, wrong.actual())
+    })
+}
+
+/// Shows a judge every perturbation that changes a judged value; low bits only where it `flips` them.
+fn answers_of(
+    judged: &Judged<'_>,
+    output: usize,
+    right: &Output,
+    next: Option<&Output>,
+    flips: bool,
+    accepts: impl Fn(&Output) -> bool,
+) -> Vec<Answer> {
+    let last = if flips { judged.last_flippable() } else { None };
     let made = Perturbation::ALL.into_iter().filter_map(|perturbation| {
         let wrong = perturbation.of(right.tensor(), next.map(Output::tensor), last)?;
         judged.differs(&wrong).then(|| (perturbation, right.with(wrong)))
     });
-    let answer = |(perturbation, wrong): (_, Output)| Answer {
-        output,
-        perturbation,
-        rejected: !accepts(context, output, expected, wrong.actual()),
-    };
+    let answer =
+        |(perturbation, wrong): (_, Output)| Answer { output, perturbation, rejected: !accepts(&wrong) };
     made.map(answer).collect()
 }
 
@@ -142,7 +159,7 @@ struct Judged<'a> {
 }
 
 impl<'a> Judged<'a> {
-    fn new(context: Context<'_>, expected: &'a Expected, right: &'a Output) -> Self {
+    fn new(nan: NanJudge, expected: &'a Expected, right: &'a Output) -> Self {
         // What a derived criterion says of signs of zeros depends on the element.
         let is_derived = matches!(expected.values, Values::Derived);
         Self {
@@ -151,7 +168,7 @@ impl<'a> Judged<'a> {
                 (Values::Sparse { at, .. }, Output::Whole(_)) => Some(at),
                 _ => None,
             },
-            nan: if is_derived { NanJudge::Class } else { expected.nan.unwrap_or(context.nan) },
+            nan: if is_derived { NanJudge::Class } else { expected.nan.unwrap_or(nan) },
             signs_of_zeros: !is_derived,
         }
     }
@@ -172,7 +189,8 @@ impl<'a> Judged<'a> {
     }
 
     fn differs(&self, wrong: &Tensor) -> bool {
-        self.positions().any(|i| !self.same(self.right.code(i), wrong.code(i)))
+        wrong.ty() != self.right.ty()
+            || self.positions().any(|i| !self.same(self.right.code(i), wrong.code(i)))
     }
 
     /// The last element whose lowest bit counts.
@@ -190,9 +208,9 @@ pub(crate) fn doubt(what: &str, answers: &[Answer], companions: &[Vec<Answer>]) 
             (answer.output, answer.perturbation) == (wanted.output, wanted.perturbation) && answer.rejected
         })
     };
-    let accepted = answers.iter().filter(|answer| {
-        !answer.rejected && !companions.iter().any(|companion| rejects(companion, answer))
-    });
+    let accepted = answers
+        .iter()
+        .filter(|answer| !answer.rejected && !companions.iter().any(|companion| rejects(companion, answer)));
     let accepted: Vec<_> = accepted.map(|answer| answer.perturbation.to_string()).collect();
     if !accepted.is_empty() {
         return Some(format!("{what} is also accepted {}", accepted.join(", ")));
@@ -307,3 +325,6 @@ impl Proofs {
         (attempt.outcome == Outcome::Pass).then(|| self.prove(subject, case, way, &built, &attempt))
     }
 }
+
+#[cfg(test)]
+mod tests;

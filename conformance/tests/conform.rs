@@ -4,6 +4,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser};
 use libtest_mimic::Arguments;
 use plumbline_conformance::registry::Registry;
+use plumbline_conformance::report::{ResultsFile, Run};
 use plumbline_conformance::runner;
 use plumbline_conformance::setup::Selection;
 use plumbline_conformance::worker::{Isolation, Pool};
@@ -34,6 +35,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is said of CUDA, which a process per test need not look for.
+const CUDA: &str = "not probed";
+
 fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments = Arguments::from_args();
     let matches = Options::command().try_get_matches_from(["conform"])?;
@@ -50,9 +54,10 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
         libtest_mimic::run(&arguments, registry.trials.iter().map(runner::listed).collect()).exit();
     }
     let name = format!("results-{}.jsonl", std::process::id());
-    let results = out.as_deref().map(|out| (out, name.as_str()));
+    let run = Run::new(&registry, &selection, Vec::new(), CUDA);
+    let results = out.map(|out| ResultsFile::create(&out, &name, &run)).transpose()?;
     let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation)?;
-    let coverage = runner::run(&registry, &selection, Some(pool), &arguments, "not probed", results)?;
+    let coverage = runner::run(&registry, Some(pool), &arguments, CUDA, results, Vec::new())?;
     if arguments.filter.is_none() && coverage.is_vacuous() {
         return Err("nothing was compared: the trials have no elements".into());
     }

@@ -1,11 +1,14 @@
 //! `plumbline conform`: the main job.
 
 use crate::registry::Registry;
+use crate::report::{ResultsFile, Run};
 use crate::runner;
 use crate::setup::Selection;
+use crate::verdict::Verdict;
 use crate::worker::{Isolation, Pool};
 use anyhow::Context;
 use libtest_mimic::{Arguments, FormatSetting};
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -27,6 +30,10 @@ pub struct ConformArgs {
     /// Folder for results.jsonl
     #[arg(long, env = "PLUMBLINE_OUT", default_value = "plumbline-results", value_name = "DIR")]
     out: PathBuf,
+    /// Run only the trials without a verdict in DIR, where the same command was ended; without a
+    /// results.jsonl there, all
+    #[arg(long)]
+    resume: bool,
     /// Print the names of the trials and run none
     #[arg(long)]
     list: bool,
@@ -70,21 +77,45 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
     };
     let program =
         std::env::current_exe().context("the executable's own path, to start workers from, is not known")?;
-    let pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
-    let results = Some((args.out.as_path(), "results.jsonl"));
     let cuda = plumbline_gpu::device::probe().to_string();
-    let ran = runner::run(&registry, &args.selection, Some(pool), &arguments, &cuda, results);
+    let unwritten = || format!("writing results to {}; choose another folder with --out", args.out.display());
+    let (results, before) = record(args, &registry, &cuda, unwritten)?;
+    if args.resume {
+        let done: HashSet<_> = before.iter().map(|verdict| &verdict.trial).collect();
+        eprintln!("resumed: {} of {} trials have a verdict on record", done.len(), registry.trials.len());
+        registry.trials.retain(|trial| !done.contains(&trial.name));
+    }
+    let pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
+    let ran = runner::run(&registry, Some(pool), &arguments, &cuda, Some(results), before);
     let coverage = ran.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => error.into(),
-        _ => anyhow::Error::new(error)
-            .context(format!("writing results to {}; choose another folder with --out", args.out.display())),
+        _ => anyhow::Error::new(error).context(unwritten()),
     })?;
     if args.format == Format::Json {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {
-        super::print(&format!("{coverage}\nwritten: {}", args.out.join("results.jsonl").display()))?;
+        super::print(&format!("{coverage}\nwritten: {}", args.out.join(RESULTS).display()))?;
     }
     let vacuous = args.filter.is_none() && coverage.is_vacuous();
     anyhow::ensure!(!vacuous, "nothing was compared: the trials have no elements");
     Ok(coverage.exit_code())
+}
+
+const RESULTS: &str = "results.jsonl";
+
+/// Where verdicts go, and those that are there already.
+fn record(
+    args: &ConformArgs,
+    registry: &Registry,
+    cuda: &str,
+    unwritten: impl Fn() -> String,
+) -> anyhow::Result<(ResultsFile, Vec<Verdict>)> {
+    let exact = if args.exact { "--exact " } else { "" };
+    let filter = args.filter.iter().map(|filter| format!("{exact}{filter}"));
+    let sanitize = args.isolation.sanitize.iter().map(|tool| format!("--sanitize={}", tool.name()));
+    let run = Run::new(registry, &args.selection, sanitize.chain(filter).collect(), cuda);
+    if args.resume {
+        return Ok(ResultsFile::resume(&args.out, RESULTS, &run)?);
+    }
+    Ok((ResultsFile::create(&args.out, RESULTS, &run).with_context(unwritten)?, Vec::new()))
 }

@@ -118,6 +118,9 @@ fn not_covered(left_out: &LeftOut, verdicts: &[Verdict], cuda: &str) -> Vec<Stri
     if left_out.partitions > 0 {
         lines.push(format!("{} trials of other partitions", left_out.partitions));
     }
+    if left_out.proofs {
+        lines.push("whether each case can fail; run with `--vacuity always`".to_owned());
+    }
     let alone = alone(verdicts);
     if !alone.is_empty() {
         let counts: Vec<_> = alone.iter().map(|(op, count)| format!("{op} {count}")).collect();

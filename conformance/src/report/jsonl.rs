@@ -1,16 +1,22 @@
 //! `results.jsonl`: one JSON object a line. The first is the run, then one per trial
 //! as it ends, the last is the summary. Fields are only ever added; [`SCHEMA`] changes
 //! when the meaning of one does.
+//!
+//! A run that was ended leaves complete lines, perhaps but the last, and can be resumed: the trials
+//! that have a verdict are not run again.
 
 use super::Coverage;
+use crate::case::Profile;
+use crate::registry::Registry;
+use crate::setup::Selection;
 use crate::verdict::Verdict;
 use plumbline_reference::backend::Device;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Version of the format.
@@ -21,29 +27,131 @@ pub const SCHEMA: &str = "plumbline.results/1";
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record<'a> {
     /// The first line.
-    Run {
-        /// [`SCHEMA`].
-        schema: &'static str,
-        /// Version of Plumbline.
-        version: &'static str,
-        /// Start of the run, RFC 3339.
-        started: String,
-        /// The command line.
-        command: Vec<String>,
-        /// The run's seed.
-        seed: u64,
-        /// The profile.
-        profile: crate::case::Profile,
-        /// The backends and what they run on.
-        #[schemars(with = "BTreeMap<String, serde_json::Value>")]
-        backends: BTreeMap<String, Device>,
-        /// What was found of CUDA, in one line.
-        cuda: String,
-    },
+    Run(#[schemars(with = "Run")] &'a Run),
     /// One trial.
     Verdict(#[schemars(with = "Verdict")] &'a Verdict),
     /// The last line.
     Summary(#[schemars(with = "Coverage")] &'a Coverage),
+}
+
+/// What is known of a run before its first trial.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of Plumbline.
+    pub version: String,
+    /// Start of the run, RFC 3339.
+    pub started: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The run's seed.
+    pub seed: u64,
+    /// The profile.
+    pub profile: Profile,
+    /// The backends and what they run on.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub backends: BTreeMap<String, Device>,
+    /// What was found of CUDA, in one line.
+    pub cuda: String,
+    /// Options that say which trials there are and how they are made, each with its value.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// How many trials there are.
+    #[serde(default)]
+    pub trials: usize,
+    /// Digest of the trials' names, cases and waivers.
+    #[serde(default)]
+    pub cases: String,
+}
+
+impl Run {
+    /// A run of a registry's trials that begins now. `options` are those beside the selection's.
+    #[must_use]
+    pub fn new(registry: &Registry, selection: &Selection, options: Vec<String>, cuda: &str) -> Self {
+        let backends = registry.subjects.iter().map(|subject| &subject.backend);
+        let selected = selection.arguments(None).into_iter();
+        let selected = selected.map(|option| option.to_string_lossy().into_owned());
+        let partition = selection.partition.map(|partition| format!("--partition={partition}"));
+        Self {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: jiff::Timestamp::now().to_string(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            seed: selection.seed,
+            profile: selection.profile,
+            backends: backends.map(|backend| (backend.name().to_owned(), backend.device())).collect(),
+            cuda: cuda.to_owned(),
+            options: selected.chain(partition).chain(options).collect(),
+            trials: registry.trials.len(),
+            cases: format!("{:016x}", registry.digest()),
+        }
+    }
+
+    /// Why verdicts of another run are not those of this one.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let words = |options: &[String]| options.join(" ");
+        let names = |run: &Self| {
+            let backends = run.backends.iter();
+            let backends = backends.map(|(name, device)| {
+                let properties = device.properties.iter().map(|(name, value)| format!(", {name} {value}"));
+                format!("{name} on {}{}", device.name, properties.collect::<String>())
+            });
+            backends.collect::<Vec<_>>().join("; ")
+        };
+        let compared = [
+            ("format", other.schema.clone(), self.schema.clone()),
+            ("version", other.version.clone(), self.version.clone()),
+            ("seed", other.seed.to_string(), self.seed.to_string()),
+            ("profile", other.profile.to_string(), self.profile.to_string()),
+            ("backends", names(other), names(self)),
+            ("options", words(&other.options), words(&self.options)),
+            ("number of trials", other.trials.to_string(), self.trials.to_string()),
+            ("content of the cases or waivers", other.cases.clone(), self.cases.clone()),
+        ];
+        let (what, on_record, now) = compared.into_iter().find(|(_, on_record, now)| on_record != now)?;
+        Some(format!("of another {what}: `{on_record}` on record, `{now}` now"))
+    }
+}
+
+/// A line of a record that is resumed.
+#[derive(Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+enum Line {
+    Run(Box<Run>),
+    Verdict(Box<Verdict>),
+    Summary {},
+}
+
+/// Why a run cannot be resumed.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// The file cannot be read or written.
+    #[error("{}: {error}; choose another folder with --out", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A line is none that a run writes there.
+    #[error("{}:{line}: {why}; choose another folder with --out, or leave out --resume to write the file anew", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The record is of another run.
+    #[error("{}: the record is {what}; repeat the command of its run, or leave out --resume to begin anew", file.display())]
+    Other {
+        /// The file.
+        file: PathBuf,
+        /// What differs.
+        what: String,
+    },
 }
 
 /// A `results.jsonl` that is being written. Every record is on disk when `write`
@@ -53,10 +161,53 @@ pub struct ResultsFile {
 }
 
 impl ResultsFile {
-    /// Creates `name` in `folder`, and the folder.
-    pub fn create(folder: &Path, name: &str) -> io::Result<Self> {
+    /// Creates `name` in `folder`, and the folder, for a run.
+    pub fn create(folder: &Path, name: &str, run: &Run) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Ok(Self { file: Mutex::new(File::create(folder.join(name))?) })
+        let file = Self { file: Mutex::new(File::create(folder.join(name))?) };
+        file.write(&Record::Run(run))?;
+        Ok(file)
+    }
+
+    /// Continues the record of a run in `folder`, with the verdicts that it holds. Where there is no
+    /// record, or not even its first line, it is created.
+    pub fn resume(folder: &Path, name: &str, run: &Run) -> Result<(Self, Vec<Verdict>), ResumeError> {
+        let file = folder.join(name);
+        let failed = |error| ResumeError::Io { file: file.clone(), error };
+        let bytes = match fs::read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(failed)?,
+        };
+        let (mut kept, mut verdicts) = (0, Vec::new());
+        // A last line without its end was cut off; its trial runs again.
+        for (number, line) in
+            (1..).zip(bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")))
+        {
+            let wrong = |why: String| ResumeError::Line { file: file.clone(), line: number, why };
+            let parsed = serde_json::from_slice(line)
+                .map_err(|error| wrong(format!("no record of a run: {error}")))?;
+            match parsed {
+                Line::Run(before) if number == 1 => {
+                    if let Some(what) = run.differs(&before) {
+                        return Err(ResumeError::Other { file, what });
+                    }
+                }
+                Line::Verdict(verdict) if number > 1 => verdicts.push(*verdict),
+                // There will be another that covers all.
+                Line::Summary {} if number > 1 => break,
+                _ => return Err(wrong("not the record that a run has there".to_owned())),
+            }
+            kept += line.len();
+        }
+        if kept == 0 {
+            return Ok((Self::create(folder, name, run).map_err(failed)?, verdicts));
+        }
+        let open = || {
+            let opened = File::options().append(true).open(&file)?;
+            opened.set_len(kept as u64)?;
+            Ok(opened)
+        };
+        Ok((Self { file: Mutex::new(open().map_err(failed)?) }, verdicts))
     }
 
     /// Appends a record.

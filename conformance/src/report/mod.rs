@@ -5,5 +5,5 @@ mod jsonl;
 mod text;
 
 pub use coverage::Coverage;
-pub use jsonl::{Record, ResultsFile, SCHEMA};
+pub use jsonl::{Record, ResultsFile, ResumeError, Run, SCHEMA};
 pub use text::{brief, failed_output, failure};

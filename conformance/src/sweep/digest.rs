@@ -8,7 +8,7 @@ const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 const LANES: usize = 4;
 
 /// The digest of a chunk.
-pub(super) fn of(bytes: &[u8]) -> u64 {
+pub(crate) fn of(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<{ 8 * LANES }>();
     let mut sums = [MULTIPLIER; LANES];
     for block in blocks {
@@ -26,6 +26,6 @@ pub(super) fn finished(len: u64, rest: &[u8], sums: [u64; LANES]) -> u64 {
 }
 
 /// The digest of a chunk and the one after it.
-pub(super) const fn followed_by(digest: u64, next: u64) -> u64 {
+pub(crate) const fn followed_by(digest: u64, next: u64) -> u64 {
     mix(digest, next)
 }

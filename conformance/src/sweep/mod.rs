@@ -4,7 +4,7 @@
 //! but counts, the first mismatch of each kind and a digest of the results.
 
 mod device;
-mod digest;
+pub(crate) mod digest;
 mod oracle;
 
 pub use device::Swept;

@@ -21,7 +21,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Memcheck => "memcheck",
             Self::Racecheck => "racecheck",
