@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use common::{Run, clean, command, results, run};
@@ -41,7 +42,7 @@ fn mistrusted(judge: &str, input: &str, accepted: &str) {
         let (run, records) = conform(&text, &["--vacuity=always", isolate]);
         assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
         let verdicts: Vec<_> = records.iter().filter(|record| record["record"] == "verdict").collect();
-        assert!(verdicts.len() > 2);
+        assert!(verdicts.len() > 1);
         for verdict in &verdicts {
             assert_eq!(verdict["outcome"], "mistrusted", "{verdict}");
             let message = verdict["message"].as_str().unwrap();
@@ -62,7 +63,7 @@ fn criteria_that_accept_wrong_outputs_are_found() {
     mistrusted("{ulp: 40}", RANDOM, "scaled by 0.9");
     let alike = "shape: [2, 2], bits: [\"0x3f800000\", \"0x40000000\", \"0x3f810000\", \"0x40010000\"]";
     mistrusted("{allclose: {rtol: 0.05, atol: 0}}", alike, "shifted by one row");
-    let constant = "shape: [1, 5], generate: {offset: {by: 1000}}";
+    let constant = "shape: [1, 5], generate: {offset: {by: 100}}";
     mistrusted("{allclose: {rtol: 0.05, atol: 0}}", constant, "that of the next seed");
 }
 
