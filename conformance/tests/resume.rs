@@ -9,7 +9,7 @@ use common::{Run, command, results, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Work {
     fn command(&self, args: &[&str]) -> std::process::Command {
         let mut command = command();
         command
-            .args(["conform", "--backend=cpu", "--jobs=1", "--runs=100", "--cases"])
+            .args(["conform", "--backend=cpu", "--jobs=1", "--runs=20", "--cases"])
             .arg(self.cases.path());
         command.args(args).arg("--out").arg(&self.out);
         command
@@ -166,7 +166,6 @@ fn the_record_of_another_run_is_not_resumed() {
             run.stderr
         );
         assert_eq!(run.stderr.trim_end().lines().count(), 1, "{}", run.stderr);
-        assert_eq!(work.text(), text);
     };
     refused(&["--seed=7"], "of another seed: `0` on record, `7` now");
     refused(&["--profile=full"], "of another profile: `quick` on record, `full` now");
@@ -176,10 +175,10 @@ fn the_record_of_another_run_is_not_resumed() {
     work.write(&CASES.replace("233, 377", "234, 377"));
     refused(&[], "of another content of the cases");
     work.write(CASES);
+    assert!(work.text() == text, "the record was changed");
     let version = text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1);
     fs::write(work.results(), version).unwrap();
     refused(&[], "of another version: `0.0.1` on record");
-    assert_eq!(Path::new(&work.results()).metadata().unwrap().len() as usize, text.len());
 }
 
 #[test]
