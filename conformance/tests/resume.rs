@@ -44,9 +44,7 @@ impl Work {
 
     fn command(&self, args: &[&str]) -> std::process::Command {
         let mut command = command();
-        command
-            .args(["conform", "--backend=cpu", "--jobs=1", "--runs=20", "--cases"])
-            .arg(self.cases.path());
+        command.args(["conform", "--backend=cpu", "--jobs=1", "--runs=20", "--cases"]).arg(self.cases.path());
         command.args(args).arg("--out").arg(&self.out);
         command
     }
