@@ -250,7 +250,7 @@ mod tests {
                 nan: None,
                 computed: false,
             }],
-            output_strides: Vec::new(),
+            ..Built::default()
         };
         let op = Gemm::new(F16, F16, F32).into();
         attempt(&Subject::shared(Arc::new(OnlyElements)), &op, "parallel", &built)

@@ -11,6 +11,7 @@ pub mod assert;
 mod attempt;
 pub mod case;
 pub mod cli;
+pub mod coverage;
 mod enclosed;
 pub mod fuzz;
 pub mod generate;

@@ -149,7 +149,8 @@ fn prefix(root: &Path, file: &Path) -> String {
     parts.join("/")
 }
 
-fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<Vec<Test>, LoadError> {
+/// The YAML of a file as a JSON value, and the place of it all.
+pub(crate) fn read(file: &Path) -> Result<(Value, Place), LoadError> {
     let text = fs::read_to_string(file).map_err(|error| LoadError::unreadable(file, &error))?;
     let text: Arc<str> = text.into();
     let yaml: serde_yaml::Value = serde_yaml::from_str(&text).map_err(|error| LoadError {
@@ -157,7 +158,11 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
         ..LoadError::of_file(file, format!("not YAML: {error}"))
     })?;
     let place = Place { file: file.into(), text, path: Vec::new() };
-    let mut root = to_json(yaml, &place)?;
+    Ok((to_json(yaml, &place)?, place))
+}
+
+fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<Vec<Test>, LoadError> {
+    let (mut root, place) = read(file)?;
     let mut lists = Vec::new();
     for list in [CASES, SEQUENCES] {
         match root.get_mut(list).map(Value::take) {
@@ -184,10 +189,10 @@ fn load_file(file: &Path, prefix: &str, recordings: &mut Recordings) -> Result<V
             for (name, value) in expand(entry, &place)? {
                 let full = format!("{prefix}/{name}");
                 if list == CASES {
-                    let spec = typed::<CaseSpec>(value, &place, &name, &[])?;
+                    let spec = typed::<CaseSpec>(value, &place, Some(&name), &[])?;
                     tests.push(Case::new(full, spec, place.clone(), line, recordings)?.into());
                 } else {
-                    let spec = typed::<SequenceSpec>(value, &place, &name, &[])?;
+                    let spec = typed::<SequenceSpec>(value, &place, Some(&name), &[])?;
                     tests.push(Sequence::new(full, spec, place.clone(), line)?.into());
                 }
             }
@@ -226,12 +231,12 @@ fn check_companions(tests: &[Test]) -> Result<(), LoadError> {
 const CASES: &str = "cases";
 const SEQUENCES: &str = "sequences";
 
-/// Deserializes what stands at `field` of a case, reporting the path of what does not
+/// Deserializes what stands at `field` of a case, or of a place, reporting the path of what does not
 /// fit.
-fn typed<T: for<'de> Deserialize<'de>>(
+pub(crate) fn typed<T: for<'de> Deserialize<'de>>(
     value: Value,
     place: &Place,
-    case: &str,
+    case: Option<&str>,
     field: &[Step],
 ) -> Result<T, LoadError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
@@ -246,7 +251,7 @@ fn typed<T: for<'de> Deserialize<'de>>(
         if path.contains(&Step::Key("bits".into())) {
             why += "; write bit patterns as quoted hex with all digits, like \"0x43e80000\"";
         }
-        place.error(Some(case), &path, &why)
+        place.error(case, &path, &why)
     })
 }
 
@@ -301,7 +306,7 @@ fn expand(entry: Value, place: &Place) -> Result<Vec<(String, Value)>, LoadError
     }
     let matrix: BTreeMap<String, Vec<Scalar>> = match entry.get("matrix") {
         None => BTreeMap::new(),
-        Some(matrix) => typed(matrix.clone(), place, &base, &[Step::Key("matrix".into())])?,
+        Some(matrix) => typed(matrix.clone(), place, Some(&base), &[Step::Key("matrix".into())])?,
     };
     let count = matrix.values().try_fold(1usize, |count, values| count.checked_mul(values.len()));
     if count.is_none_or(|count| count > MAX_COMBINATIONS) {

@@ -4,10 +4,12 @@
 
 use crate::attempt::{attempt, panic_text};
 use crate::case::Against;
+use crate::coverage::{Exercised, Gate};
 use crate::load::{load_all_tests, load_tests};
 use crate::refused::refused;
 use crate::replay::{Needs, Replay};
 use crate::sequence;
+use crate::source::{Built, Values};
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
 use crate::suite::Test;
 use crate::sweep::digest;
@@ -31,6 +33,8 @@ pub struct Registry {
     pub left_out: LeftOut,
     /// The backends that are judged.
     pub subjects: Vec<Subject>,
+    /// What the trials must cover; nothing where they are not all of the built-in cases.
+    pub gate: Option<Gate>,
 }
 
 /// What a run does not cover.
@@ -75,17 +79,17 @@ impl Registry {
     /// The trials that a selection asks for.
     pub fn new(selection: &Selection) -> Result<Self, SetupError> {
         let subjects = subjects(selection)?;
-        let (cases, waivers) = match (&selection.weights, &selection.cases) {
+        let (cases, waivers, gate) = match (&selection.weights, &selection.cases) {
             (Some(path), _) => {
                 let Weights { cases, left_out } = weights::cases(path, selection.profile)?;
                 let mut registry = Self::of(cases, subjects, Vec::new(), selection)?;
                 registry.left_out.weights = left_out;
                 return Ok(registry);
             }
-            (None, Some(path)) => (load_tests(path)?, Vec::new()),
+            (None, Some(path)) => (load_tests(path)?, Vec::new(), None),
             (None, None) => built_in(&fixtures()?)?,
         };
-        Self::of(cases, subjects, waivers, selection)
+        Ok(Self { gate, ..Self::of(cases, subjects, waivers, selection)? })
     }
 
     /// The trials of given cases on given backends.
@@ -151,11 +155,12 @@ impl Registry {
                  alone";
             return Err(SetupError::NothingToRun(why.to_owned()));
         }
-        Ok(Self { trials, left_out, subjects })
+        Ok(Self { trials, left_out, subjects, gate: None })
     }
 
     /// Keeps the trials whose name contains `filter`, or is `filter`.
     pub fn filter(&mut self, filter: &str, exact: bool) -> Result<(), SetupError> {
+        self.gate = None;
         self.trials.retain(|trial| if exact { trial.name == filter } else { trial.name.contains(filter) });
         if self.trials.is_empty() {
             let how = if exact { "is named" } else { "has a name containing" };
@@ -179,6 +184,7 @@ impl Registry {
 
     /// Keeps the trials of one part.
     pub fn partition(&mut self, partition: Partition) -> Result<(), SetupError> {
+        self.gate = None;
         let all = self.trials.len();
         self.trials.retain(|trial| partition.holds(&trial.name));
         self.left_out.partitions = all - self.trials.len();
@@ -193,15 +199,16 @@ impl Registry {
 /// What names of regressions begin with.
 pub(crate) const REGRESSIONS: &str = "regressions";
 
-/// The project's own cases, regressions and waivers.
-fn built_in(fixtures: &Path) -> Result<(Vec<Test>, Vec<Waiver>), SetupError> {
+/// The project's own cases, regressions and waivers, and what they must cover.
+fn built_in(fixtures: &Path) -> Result<(Vec<Test>, Vec<Waiver>, Option<Gate>), SetupError> {
     let mut cases = load_tests(&fixtures.join("cases"))?;
     let regressions = fixtures.join(REGRESSIONS);
     if regressions.is_dir() {
         cases.extend(load_all_tests(&regressions)?.into_iter().map(|test| test.within(REGRESSIONS)));
     }
     let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
-    Ok((cases, waivers))
+    let gate = Gate::load(&fixtures.join("coverage.yaml"))?;
+    Ok((cases, waivers, Some(gate)))
 }
 
 /// What running a trial gave, before waivers.
@@ -244,6 +251,7 @@ impl Trial {
             stderr: None,
             waiver: self.waiver.as_ref().map(|waiver| format!("{} ({})", waiver.reason, waiver.link)),
             how: BTreeMap::new(),
+            exercised: None,
             elements: 0,
             millis: 0,
             replay: self.context.replay.command(self, needs),
@@ -287,6 +295,18 @@ impl Trial {
         verdict
     }
 
+    /// What the call exercises: what its case does, where memory begins as it may.
+    fn exercised(&self, op: &Op, built: &Built) -> Exercised {
+        let mut exercised = built.exercised.clone();
+        let backend = &self.subject.backend;
+        // Of a product that is judged at few elements, perhaps only these are computed, without steps.
+        let is_whole = built.expected.iter().all(|it| !matches!(it.values, Values::Sparse { .. }));
+        if is_whole && backend.stepwise() && backend.alignment(op, &self.variant) == 1 {
+            exercised.misalign();
+        }
+        exercised
+    }
+
     /// Whether the backend was lost.
     fn judge_into(&self, verdict: &mut Verdict) -> bool {
         let proofs = &self.context.proofs;
@@ -305,7 +325,10 @@ impl Trial {
                 };
                 let op = &case.spec.op;
                 let mut attempt = match &case.spec.refused {
-                    None => attempt(&self.subject, op, &self.variant, &built),
+                    None => {
+                        verdict.exercised = Some(self.exercised(op, &built));
+                        attempt(&self.subject, op, &self.variant, &built)
+                    }
                     Some(refusal) => refused(&self.subject, op, &self.variant, &built.inputs, refusal),
                 };
                 if let (Outcome::Pass, Some(proofs)) = (attempt.outcome, proofs)

@@ -6,6 +6,7 @@ mod check;
 
 use crate::adapter::Playback;
 use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, TensorSpec};
+use crate::coverage::{self, Exercised};
 use crate::generate::{Request, generate};
 use crate::load::LoadError;
 use crate::locate::Step;
@@ -19,6 +20,7 @@ use check::{check_output_strides, check_refused, check_refused_values, check_spa
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorError, TensorType};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -124,7 +126,7 @@ impl Right {
 }
 
 /// A case made concrete.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Built {
     /// The inputs.
     pub inputs: Vec<Tensor>,
@@ -132,6 +134,8 @@ pub struct Built {
     pub expected: Vec<Expected>,
     /// Strides of the outputs; none, or `None`, for outputs without gaps.
     pub output_strides: Vec<Option<Vec<usize>>>,
+    /// What a call exercises; nothing where inputs are to be refused.
+    pub exercised: Exercised,
 }
 
 impl Case {
@@ -240,6 +244,13 @@ impl Case {
         (self.expected.is_none() && self.spec.refused.is_none()).then_some(self.spec.against)
     }
 
+    /// Element types of its tensors by name, or the formats of their blocks.
+    pub(crate) fn dtypes(&self) -> BTreeMap<String, String> {
+        let types: Vec<_> = self.inputs.iter().map(Input::ty).collect();
+        let outputs = self.spec.op.signature(&types).unwrap_or_default();
+        coverage::dtypes(&self.spec.op, &types, &outputs)
+    }
+
     /// About what the case costs to compute: elements, and the multiply-adds of a product.
     pub(crate) fn cost(&self) -> u64 {
         // More than any class makes that sets its own length.
@@ -318,7 +329,7 @@ impl Case {
         if self.spec.refused.is_some() {
             check_refused_values(&self.spec, &inputs)
                 .map_err(|why| failed(&[Step::Key("refused".into())], why))?;
-            return Ok(Built { inputs, expected: Vec::new(), output_strides: Vec::new() });
+            return Ok(Built { inputs, ..Built::default() });
         }
         let outputs = self.spec.op.signature(&types);
         let outputs = outputs.and_then(|outputs| self.spec.op.check(&inputs).map(|()| outputs));
@@ -334,7 +345,7 @@ impl Case {
             }
         }
 
-        let expected = match &self.expected {
+        let expected: Vec<_> = match &self.expected {
             Some(expected) => (expected.iter().map(Right::build).collect::<Result<_, _>>())
                 .map_err(|error| failed(&[Step::Key("expect".into())], error.to_string()))?,
             None if self.spec.judge.is_of_products() => {
@@ -369,7 +380,8 @@ impl Case {
             }
         };
         let output_strides = self.spec.output_strides.clone().unwrap_or_default();
-        Ok(Built { inputs, expected, output_strides })
+        let exercised = Exercised::of(&self.spec.op, &inputs, &expected, &output_strides);
+        Ok(Built { inputs, expected, output_strides, exercised })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What judging a trial gives. Reports, replay and exit codes are views of it.
 
 use crate::case::Against;
+use crate::coverage::Exercised;
 use crate::judge::OutputVerdict;
 use crate::memory::MemoryFault;
 use plumbline_reference::ops::Op;
@@ -116,6 +117,9 @@ pub struct Verdict {
     /// How the backend says that it made the call: a library's algorithm, for one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub how: BTreeMap<String, String>,
+    /// What the call exercises; left out of sequences and refusals, and where it was not made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exercised: Option<Exercised>,
     /// Elements judged, over all outputs.
     pub elements: usize,
     /// Time to build, run and judge, in milliseconds.

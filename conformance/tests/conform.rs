@@ -50,6 +50,9 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     if let (true, Some(name)) = (arguments.exact, &arguments.filter) {
         registry.trials.retain(|trial| trial.name == *name);
     }
+    if arguments.filter.is_some() || !arguments.skip.is_empty() {
+        registry.gate = None;
+    }
     if arguments.list {
         libtest_mimic::run(&arguments, registry.trials.iter().map(runner::listed).collect()).exit();
     }
@@ -60,6 +63,9 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let coverage = runner::run(&registry, Some(pool), &arguments, CUDA, results, Vec::new())?;
     if arguments.filter.is_none() && coverage.is_vacuous() {
         return Err("nothing was compared: the trials have no elements".into());
+    }
+    if let Some(gate) = &coverage.gate {
+        gate.missing.iter().for_each(|missing| eprintln!("not covered: {missing}"));
     }
     Ok(if coverage.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) })
 }

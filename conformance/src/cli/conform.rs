@@ -91,6 +91,7 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         ErrorKind::BrokenPipe => error.into(),
         _ => anyhow::Error::new(error).context(unwritten()),
     })?;
+    std::fs::write(args.out.join("coverage.txt"), coverage.matrix.to_string())?;
     if args.format == Format::Json {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {

@@ -116,7 +116,7 @@ impl Sample {
             nan: None,
             computed: true,
         });
-        Ok(Built { inputs, expected: expected.collect(), output_strides: Vec::new() })
+        Ok(Built { inputs, expected: expected.collect(), ..Built::default() })
     }
 
     /// Whether the inputs are those of the operation.

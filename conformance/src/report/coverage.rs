@@ -1,6 +1,7 @@
 //! What a run covered, and what it could not.
 
 use crate::case::Against;
+use crate::coverage::{self, Checked, Matrix};
 use crate::registry::{LeftOut, Registry};
 use crate::verdict::{Outcome, Verdict};
 use schemars::JsonSchema;
@@ -33,6 +34,12 @@ pub struct Coverage {
     pub unsupported: BTreeMap<String, BTreeMap<String, usize>>,
     /// What was not covered, and why.
     pub not_covered: Vec<String>,
+    /// Of a run of all built-in cases: which cells it must cover and does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Checked>,
+    /// How many trials exercised each cell.
+    #[serde(skip)]
+    pub matrix: Matrix,
 }
 
 impl Coverage {
@@ -62,6 +69,9 @@ impl Coverage {
         }
         coverage.unsupported = registry.left_out.unsupported.clone();
         coverage.not_covered = not_covered(&registry.left_out, verdicts, cuda);
+        let counts = coverage::count(verdicts);
+        coverage.gate = registry.gate.as_ref().map(|gate| gate.check(&registry.trials, &counts));
+        coverage.matrix = Matrix::new(counts);
         coverage
     }
 
@@ -69,14 +79,15 @@ impl Coverage {
         self.outcomes.get(&outcome).copied().unwrap_or(0)
     }
 
-    /// 0 where everything passed or failed as waived, 1 where something failed, 2 where
-    /// a case could not be built.
+    /// 0 where everything passed or failed as waived, 1 where something failed or was not covered that
+    /// must be, 2 where a case could not be built.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.count(Outcome::Error) > 0 {
             2
         } else {
-            u8::from(Outcome::ALL.iter().any(|&outcome| !outcome.is_ok() && self.count(outcome) > 0))
+            let failed = Outcome::ALL.iter().any(|&outcome| !outcome.is_ok() && self.count(outcome) > 0);
+            u8::from(failed || self.gate.as_ref().is_some_and(|gate| !gate.missing.is_empty()))
         }
     }
 
@@ -176,6 +187,14 @@ impl fmt::Display for Coverage {
         writeln!(f, "not covered:")?;
         for line in &self.not_covered {
             writeln!(f, "  {line}")?;
+        }
+        writeln!(f, "exercised: {} cells", self.matrix.cells())?;
+        if let Some(Checked { cells, missing }) = &self.gate {
+            match missing.len() {
+                0 => writeln!(f, "gate: all of {cells} demanded cells are covered")?,
+                _ => writeln!(f, "gate: of {cells} demanded cells some are not covered:")?,
+            }
+            missing.iter().try_for_each(|missing| writeln!(f, "  {missing}"))?;
         }
         let counts: Vec<_> = Outcome::ALL
             .iter()

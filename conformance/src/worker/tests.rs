@@ -1,5 +1,6 @@
 use super::process::{Failed, Failure, Process};
 use super::*;
+use crate::coverage::{Codes, Exercised, LayoutClass, ShapeClass, ValueClass};
 use crate::case::Criterion;
 use crate::judge::{Checked, Element, Fault, OutputVerdict, Scalar};
 use crate::memory::MemoryFault;
@@ -84,9 +85,23 @@ fn verdict(outputs: Vec<OutputVerdict>) -> Verdict {
         stderr: Some("two\nlines".to_owned()),
         waiver: Some("reason (link)".to_owned()),
         how: [("algorithm".to_owned(), "66".to_owned())].into(),
+        exercised: Some(exercised()),
         elements: 4,
         millis: 5,
         replay: "plumbline conform".to_owned(),
+    }
+}
+
+fn exercised() -> Exercised {
+    let mut codes = Codes::default();
+    [0, 1, 0x7e, 0x80, 0xff].into_iter().for_each(|code| codes.insert(code));
+    let x = || "x".to_owned();
+    Exercised {
+        dtypes: [(x(), "f32".to_owned())].into(),
+        layouts: [(x(), [LayoutClass::Contiguous].into())].into(),
+        shapes: [(x(), ShapeClass::ALL.iter().copied().collect())].into(),
+        values: [(x(), ValueClass::ALL.iter().copied().collect())].into(),
+        codes: [(x(), codes)].into(),
     }
 }
 
