@@ -504,3 +504,42 @@ fn sweeps_that_cannot_be_made() {
         }
     }
 }
+
+/// Fixtures with one case, no waivers, and that gate.
+fn with_gate(gate: &str) -> Folder {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.path().join("cases")).unwrap();
+    folder.write("cases/mine.yaml", GOOD);
+    folder.write("waivers.yaml", "waivers: []");
+    folder.write("coverage.yaml", gate);
+    folder
+}
+
+#[test]
+fn gate_files() {
+    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/coverage.yaml");
+    let good = fs::read_to_string(good).unwrap();
+    let broken = |from: &str, to: &str, parts: &[&str]| {
+        assert!(good.contains(from), "{from}");
+        let folder = with_gate(&good.replacen(from, to, 1));
+        let run = run(command().args(["conform", "--list"]).env("PLUMBLINE_FIXTURES", folder.0.path()));
+        refused(&run, &[&["coverage.yaml:"], parts].concat());
+    };
+    let last = "- operations: [format_info]\n    dtypes: {out0: [f64]}\n";
+    broken("[format_info]", "[format_inf]", &["operations", "unknown operation `format_inf`", "format_info"]);
+    broken("[format_info]", "[]", &["operations", "names no operation"]);
+    broken(last, "", &["cells", "no entry is of the operation `format_info`"]);
+    broken(last, &last.replace("dtypes", "types"), &["types", "unknown field `types`"]);
+    broken(last, &last.replace("f64", "f65"), &["dtypes.out0", "`f65` is neither an element type nor"]);
+    broken(last, &last.replace("[f64]", "f64"), &["dtypes.out0", "invalid type: string"]);
+    broken(last, &last.replace("[f64]", "[]"), &["dtypes.out0", "is an empty list"]);
+    broken(last, &format!("{last}    values: {{out0: [huge]}}\n"), &["values.out0", "unknown variant `huge`"]);
+    broken(last, &format!("{last}    shapes: {{n: [odd]}}\n"), &["shapes.n", "unknown variant `odd`"]);
+    broken(last, &format!("{last}    layouts: {{x: [odd]}}\n"), &["layouts.x", "unknown variant `odd`"]);
+    broken(last, &format!("{last}    all_values: [x]\n"), &["all_values", "`dtypes` does not have `x`"]);
+    broken(last, &format!("{last}    codes: {{out0: all}}\n"), &["codes.out0", "f64 has more than 8 bits"]);
+    broken(last, &last.replace("[f64]}", "[e2m1]}\n    values: {out0: [nan]}"), &["no element of e2m1 is `nan`"]);
+    broken("cpu: always", "cpu: sometimes", &["backends.cpu", "unknown variant `sometimes`"]);
+    broken("{cpu: always, cuda: where_supported}", "{}", &["backends", "names no backend"]);
+    broken(&good, "", &["invalid type: null"]);
+}

@@ -160,7 +160,7 @@ fn recorded_tensors_are_read_dense_and_sparse() {
 #[test]
 fn the_schemas_in_the_repository_are_current() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
-    for of in ["cases", "results", "hardware"] {
+    for of in ["cases", "results", "hardware", "coverage"] {
         let file = fixtures.join(format!("{of}.schema.json"));
         let written = plumbline(&["schema", of]).stdout;
         let kept = fs::read_to_string(&file).unwrap_or_default();
@@ -241,4 +241,33 @@ fn mutants_are_counted_and_survivors_fail() {
     assert_eq!(survived.code, 1, "{}{}", survived.stdout, survived.stderr);
     assert!(survived.stdout.contains("survivors:\n  classify/lane_31"), "{}", survived.stdout);
     assert_eq!(of(&["no_such_mutant"]).code, 2);
+}
+
+#[test]
+fn a_run_of_all_cases_that_covers_too_little_fails() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("cases")).unwrap();
+    for file in ["cases/classify.yaml", "coverage.yaml"] {
+        fs::copy(fixtures.join(file), folder.path().join(file)).unwrap();
+    }
+    fs::write(folder.path().join("waivers.yaml"), "waivers: []").unwrap();
+    let out = results();
+    let of = |args: &[&str]| {
+        let mut command = command();
+        command.args(["conform", "--backend", "cpu", "--out"]).arg(&out).args(args);
+        run(command.env("PLUMBLINE_FIXTURES", folder.path()))
+    };
+    let all = of(&[]);
+    assert_eq!(all.code, 1, "{}{}", all.stdout, all.stderr);
+    let missing = "cpu cast out0: e4m3fn, x: e4m3fn; x every_code: no trial that passed has it; needs";
+    assert!(all.stdout.contains(missing) && !all.stdout.contains("cpu classify"), "{}", all.stdout);
+    assert!(all.stdout.contains(" passed, 0 failed"), "{}", all.stdout);
+    let matrix = fs::read_to_string(out.join("coverage.txt")).unwrap();
+    assert!(matrix.contains("cpu classify out0: u8, x: e5m2 ("), "{matrix}");
+    for part in [&["classify"][..], &["--partition", "1/2"]] {
+        let part = of(part);
+        assert_eq!(part.code, 0, "{}{}", part.stdout, part.stderr);
+        assert!(!part.stdout.contains("gate:"), "{}", part.stdout);
+    }
 }

@@ -62,7 +62,7 @@ enum Command {
     Probe(probe::ProbeArgs),
     /// Look into a GGUF model file
     Gguf(gguf::GgufArgs),
-    /// Write the JSON Schema of case files, of results.jsonl, or of recordings
+    /// Write the JSON Schema of case files, results.jsonl, recordings, or coverage.yaml
     Schema(schema::SchemaArgs),
     /// Run trials for a parent process, which names them on standard input
     Worker(worker::WorkerArgs),

@@ -1,6 +1,7 @@
 //! `plumbline schema`: JSON Schemas, for editors and programs.
 
 use crate::case::CaseFile;
+use crate::coverage::GateFile;
 use crate::hardware::RecordingFile;
 use crate::report::Record;
 use schemars::generate::SchemaSettings;
@@ -24,6 +25,8 @@ enum Of {
     Results,
     /// Recordings of devices
     Hardware,
+    /// What a run must cover
+    Coverage,
 }
 
 /// The schema as indented JSON.
@@ -32,6 +35,7 @@ pub(super) fn run(args: &SchemaArgs) -> anyhow::Result<String> {
         Of::Cases => cases(),
         Of::Results => generate::<Record<'static>>(),
         Of::Hardware => generate::<RecordingFile>(),
+        Of::Coverage => generate::<GateFile>(),
     };
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }

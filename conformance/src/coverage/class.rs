@@ -132,6 +132,9 @@ impl LayoutClass {
     /// Those of a tensor under strides in elements.
     #[must_use]
     pub fn of(ty: &TensorType, strides: &[usize]) -> BTreeSet<Self> {
+        if ty.shape.contains(&0) {
+            return [Self::Contiguous].into();
+        }
         let wide = || ty.shape.iter().copied().zip(strides.iter().copied()).filter(|(extent, _)| *extent > 1);
         let mut classes = BTreeSet::new();
         if wide().any(|(_, stride)| stride == 0) {

@@ -331,3 +331,6 @@ fn wanted(dtype: Option<DType>, set: CodeSet) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod tests;

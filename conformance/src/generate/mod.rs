@@ -141,6 +141,7 @@ impl Request<'_> {
     fn target(&self) -> Option<Format> {
         match self.op {
             Op::Cast(op) => Some(op.to),
+            Op::Decode(op) => Some(op.to),
             Op::ScaledCast(op) => Some(op.to),
             Op::DeviceScaledCast(op) => Some(op.to),
             Op::MxQuantize(op) => Some(op.format.layout().element),

@@ -1,1 +1,70 @@
+//! The project's own gate, on trials of one operation.
+
 use super::*;
+use crate::coverage::count;
+use crate::registry::Registry;
+use crate::setup::{BackendChoice, Selection};
+use crate::verdict::{Outcome, Verdict};
+
+/// The built-in trials of the CPU, one of each case.
+fn registry() -> Registry {
+    let selection = Selection { backend: BackendChoice::Cpu, ..Selection::default() };
+    let mut registry = Registry::new(&selection).unwrap();
+    registry.trials.retain(|trial| trial.name.starts_with("cpu/parallel/"));
+    registry
+}
+
+#[test]
+fn cells_of_a_case_that_is_gone_or_shows_nothing_are_named() {
+    let mut registry = registry();
+    let gate = registry.gate.take().unwrap();
+    registry.trials.retain(|trial| trial.test.kind() == "classify");
+    let missing = |verdicts: &[Verdict]| -> Vec<String> {
+        let missing = gate.check(&registry.trials, &count(verdicts)).missing;
+        let of_operation = missing.iter().filter(|missing| missing.operation == "classify");
+        of_operation.map(ToString::to_string).collect()
+    };
+    let all: Vec<_> = registry.trials.iter().map(Trial::run).collect();
+    assert_eq!(missing(&all), [""; 0]);
+
+    let is_dropped = |verdict: &&Verdict| verdict.case == "classify/all/e5m2";
+    let rest: Vec<_> = all.iter().filter(|verdict| !is_dropped(verdict)).cloned().collect();
+    let lines = missing(&rest);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let expected = "cpu classify x: e5m2; x every_code: no trial that passed has it; needs `generate: {all_codes: {}}` (";
+    assert!(lines[0].starts_with(expected) && lines[0].contains("coverage.yaml:"), "{lines:?}");
+
+    for outcome in Outcome::ALL {
+        let mut verdicts = all.clone();
+        verdicts.iter_mut().filter(|it| is_dropped(&&**it)).for_each(|it| it.outcome = outcome);
+        let counts = matches!(outcome, Outcome::Pass | Outcome::Waived);
+        assert_eq!(missing(&verdicts), if counts { Vec::new() } else { lines.clone() }, "{outcome}");
+    }
+}
+
+#[test]
+#[ignore = "temporary"]
+fn cases_alone() {
+    use rayon::prelude::*;
+    let registry = registry();
+    let built: Vec<_> = registry
+        .trials
+        .par_iter()
+        .filter_map(|trial| match &trial.test {
+            Test::Case(case) if case.spec.refused.is_none() => {
+                let mut exercised = case.build(0).unwrap().exercised.clone();
+                exercised.misalign();
+                Some((case.spec.op.name(), exercised))
+            }
+            _ => None,
+        })
+        .collect();
+    let mut counts = Counts::new();
+    for (op, exercised) in built {
+        *counts.entry(("cpu".to_owned(), op)).or_default().entry(exercised).or_default() += 1;
+    }
+    let checked = registry.gate.as_ref().unwrap().check(&registry.trials, &counts);
+    println!("{} cells", checked.cells);
+    checked.missing.iter().for_each(|missing| println!("{missing}"));
+    assert!(checked.missing.is_empty());
+}
