@@ -102,7 +102,6 @@ struct Called {
 }
 
 /// What a call gave of one output.
-#[derive(Clone)]
 pub(crate) enum Output {
     Whole(Tensor),
     /// The elements at the positions that are expected.

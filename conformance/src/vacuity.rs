@@ -35,7 +35,7 @@ pub(crate) enum Perturbation {
 }
 
 impl Perturbation {
-    pub(crate) const ALL: [Self; 8] = [
+    const ALL: [Self; 8] = [
         Self::Zeros,
         Self::Negated,
         Self::Scaled,
@@ -200,23 +200,19 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// What is wrong with the answers to an output, if neither its judge nor a companion's rejects.
-/// `what` names the output.
-pub(crate) fn doubt(what: &str, answers: &[Answer], companions: &[Vec<Answer>]) -> Option<String> {
-    let rejects = |companion: &[Answer], wanted: &Answer| {
-        companion.iter().any(|answer| {
-            (answer.output, answer.perturbation) == (wanted.output, wanted.perturbation) && answer.rejected
-        })
-    };
-    let accepted = answers
-        .iter()
-        .filter(|answer| !answer.rejected && !companions.iter().any(|companion| rejects(companion, answer)));
+/// What is wrong with an output, `what`, of which the answers say that neither its judge nor that of a
+/// companion rejects something.
+pub(crate) fn doubt(what: &str, output: usize, answers: &[Answer], companions: &[Answer]) -> Option<String> {
+    let own: Vec<_> = answers.iter().filter(|answer| answer.output == output).collect();
+    let rejected: Vec<_> =
+        companions.iter().filter(|answer| answer.output == output && answer.rejected).collect();
+    let is_rejected = |wrong: Perturbation| rejected.iter().any(|answer| answer.perturbation == wrong);
+    let accepted = own.iter().filter(|answer| !answer.rejected && !is_rejected(answer.perturbation));
     let accepted: Vec<_> = accepted.map(|answer| answer.perturbation.to_string()).collect();
     if !accepted.is_empty() {
         return Some(format!("{what} is also accepted {}", accepted.join(", ")));
     }
-    let is_proven = |companion: &Vec<Answer>| companion.iter().any(|answer| answer.rejected);
-    (answers.is_empty() && !companions.iter().any(is_proven))
+    (own.is_empty() && rejected.is_empty())
         .then(|| format!("{what} cannot be wrong: nothing that is done to it changes a judged value"))
 }
 
@@ -261,20 +257,18 @@ impl Proofs {
             let mut known = proof.answers.lock().unwrap_or_else(PoisonError::into_inner);
             known.get_or_insert_with(|| self.prove(subject, case, variant, built, passed)).clone()
         };
+        let doubts = |companions: &[Answer]| -> Vec<_> {
+            let outputs = 0..built.expected.len();
+            outputs
+                .filter_map(|output| doubt(&format!("output {output}"), output, &answers, companions))
+                .collect()
+        };
+        if doubts(&[]).is_empty() {
+            return None;
+        }
         let names: Vec<_> = case.companions().collect();
-        let mut companions = None;
-        let doubts = (0..built.expected.len()).filter_map(|output| {
-            let of = |answers: &Vec<Answer>| -> Vec<_> {
-                answers.iter().filter(|answer| answer.output == output).copied().collect()
-            };
-            let (what, own) = (format!("output {output}"), of(&answers));
-            doubt(&what, &own, &[])?;
-            // Companions are asked where they are needed.
-            let asked = || names.iter().map(|name| self.of_companion(subject, name, variant)).collect();
-            let companions: &Vec<Vec<Answer>> = companions.get_or_insert_with(asked);
-            doubt(&what, &own, &companions.iter().map(of).collect::<Vec<_>>())
-        });
-        let doubts: Vec<_> = doubts.collect();
+        let companions = names.iter().flat_map(|name| self.of_companion(subject, name, variant));
+        let doubts = doubts(&companions.collect::<Vec<_>>());
         if doubts.is_empty() {
             return None;
         }

@@ -77,6 +77,7 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
     };
     let program =
         std::env::current_exe().context("the executable's own path, to start workers from, is not known")?;
+    let pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
     let cuda = plumbline_gpu::device::probe().to_string();
     let unwritten = || format!("writing results to {}; choose another folder with --out", args.out.display());
     let (results, before) = record(args, &registry, &cuda, unwritten)?;
@@ -85,7 +86,6 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         eprintln!("resumed: {} of {} trials have a verdict on record", done.len(), registry.trials.len());
         registry.trials.retain(|trial| !done.contains(&trial.name));
     }
-    let pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
     let ran = runner::run(&registry, Some(pool), &arguments, &cuda, Some(results), before);
     let coverage = ran.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => error.into(),

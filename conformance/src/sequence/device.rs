@@ -332,7 +332,7 @@ impl<'b, 's> Machine<'b, 's, '_> {
         if self.judged.proves && verdict.ok && !self.judged.outputs.contains_key(&site.indices()) {
             let what = format!("buffer {} at {site}", check.buffer);
             let answers = answers(context, output, &expected, &Output::Whole(actual), None);
-            self.judged.doubts.extend(doubt(&what, &answers, &[]));
+            self.judged.doubts.extend(doubt(&what, output, &answers, &[]));
         }
         let checked = Checked { buffer: check.buffer.clone(), step: site.to_string() };
         let verdict = OutputVerdict { check: Some(checked), ..verdict };

@@ -104,13 +104,13 @@ fn numbers_of_narrow_formats_are_made_wrong_in_their_own_codes() {
 fn a_companion_counts_where_it_rejects_the_same_perturbation_of_the_same_output() {
     let answer = |output, perturbation, rejected| Answer { output, perturbation, rejected };
     let accepts = [answer(0, Perturbation::Zeros, false), answer(0, Perturbation::Nan, true)];
-    let doubted = |companion: &[Answer]| doubt("y", &accepts, &[companion.to_vec()]);
+    let doubted = |companion: &[Answer]| doubt("y", 0, &accepts, companion);
     assert_eq!(doubted(&[]).as_deref(), Some("y is also accepted all zeros"));
     assert!(doubted(&[answer(0, Perturbation::Zeros, false)]).is_some());
     assert!(doubted(&[answer(0, Perturbation::Nan, true)]).is_some());
     assert!(doubted(&[answer(1, Perturbation::Zeros, true)]).is_some());
     assert_eq!(doubted(&[answer(0, Perturbation::Zeros, true)]), None);
     // Nothing could be tried.
-    assert!(doubt("y", &[], &[]).is_some_and(|why| why.contains("cannot be wrong")));
-    assert_eq!(doubt("y", &[], &[vec![answer(0, Perturbation::Nan, true)]]), None);
+    assert!(doubt("y", 0, &[], &[]).is_some_and(|why| why.contains("cannot be wrong")));
+    assert_eq!(doubt("y", 0, &[], &[answer(0, Perturbation::Nan, true)]), None);
 }
