@@ -533,12 +533,20 @@ fn gate_files() {
     broken(last, &last.replace("f64", "f65"), &["dtypes.out0", "`f65` is neither an element type nor"]);
     broken(last, &last.replace("[f64]", "f64"), &["dtypes.out0", "invalid type: string"]);
     broken(last, &last.replace("[f64]", "[]"), &["dtypes.out0", "is an empty list"]);
-    broken(last, &format!("{last}    values: {{out0: [huge]}}\n"), &["values.out0", "unknown variant `huge`"]);
+    broken(
+        last,
+        &format!("{last}    values: {{out0: [huge]}}\n"),
+        &["values.out0", "unknown variant `huge`"],
+    );
     broken(last, &format!("{last}    shapes: {{n: [odd]}}\n"), &["shapes.n", "unknown variant `odd`"]);
     broken(last, &format!("{last}    layouts: {{x: [odd]}}\n"), &["layouts.x", "unknown variant `odd`"]);
     broken(last, &format!("{last}    all_values: [x]\n"), &["all_values", "`dtypes` does not have `x`"]);
     broken(last, &format!("{last}    codes: {{out0: all}}\n"), &["codes.out0", "f64 has more than 8 bits"]);
-    broken(last, &last.replace("[f64]}", "[e2m1]}\n    values: {out0: [nan]}"), &["no element of e2m1 is `nan`"]);
+    broken(
+        last,
+        &last.replace("[f64]}", "[e2m1]}\n    values: {out0: [nan]}"),
+        &["no element of e2m1 is `nan`"],
+    );
     broken("cpu: always", "cpu: sometimes", &["backends.cpu", "unknown variant `sometimes`"]);
     broken("{cpu: always, cuda: where_supported}", "{}", &["backends", "names no backend"]);
     broken(&good, "", &["invalid type: null"]);

@@ -91,11 +91,15 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         ErrorKind::BrokenPipe => error.into(),
         _ => anyhow::Error::new(error).context(unwritten()),
     })?;
-    std::fs::write(args.out.join("coverage.txt"), coverage.matrix.to_string())?;
+    let matrix = args.out.join("coverage.txt");
+    std::fs::write(&matrix, coverage.matrix.to_string())
+        .with_context(|| format!("writing {}; choose another folder with --out", matrix.display()))?;
     if args.format == Format::Json {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {
-        super::print(&format!("{coverage}\nwritten: {}", args.out.join(RESULTS).display()))?;
+        let results = args.out.join(RESULTS);
+        super::print(&format!("{coverage}
+written: {}, {}", results.display(), matrix.display()))?;
     }
     let vacuous = args.filter.is_none() && coverage.is_vacuous();
     anyhow::ensure!(!vacuous, "nothing was compared: the trials have no elements");

@@ -217,8 +217,9 @@ impl ValueClass {
             Class::Nan => Values::of(Self::Nan),
             Class::Infinite => Values::of(if negative { Self::NegativeInfinity } else { Self::Infinity }),
             Class::Zero => Values::of(if negative { Self::NegativeZero } else { Self::Zero }),
-            Class::Subnormal => Values::of(Self::Subnormal)
-                .and_if(magnitude == format.min_positive(), Self::MinSubnormal),
+            Class::Subnormal => {
+                Values::of(Self::Subnormal).and_if(magnitude == format.min_positive(), Self::MinSubnormal)
+            }
             Class::Normal => Values::of(Self::Normal)
                 .and_if(magnitude == format.min_normal(), Self::MinNormal)
                 .and_if(magnitude == format.max_finite(), Self::MaxFinite),

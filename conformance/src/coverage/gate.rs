@@ -126,7 +126,8 @@ impl Gate {
             let entry = place.at([Step::Key("cells".into()), Step::Index(i)]);
             cells.check().map_err(|(steps, why)| entry.error(None, &at(&steps), &why))?;
         }
-        let is_named = |op: &&&str| gate.cells.iter().any(|cells| cells.operations.iter().any(|it| it == **op));
+        let is_named =
+            |op: &&&str| gate.cells.iter().any(|cells| cells.operations.iter().any(|it| it == **op));
         if let Some(op) = Op::NAMES.iter().find(|op| !is_named(op)) {
             let why = format!("no entry is of the operation `{op}`; say what must be covered of it");
             return Err(place.error(None, &at(&["cells"]), &why));
@@ -141,7 +142,8 @@ impl Gate {
         let mut claims: BTreeMap<(&str, &str), BTreeSet<Dtypes>> = BTreeMap::new();
         for trial in trials {
             if let Test::Case(case) = &trial.test {
-                let of_operation = claims.entry((trial.subject.backend.name(), case.spec.op.name())).or_default();
+                let of_operation =
+                    claims.entry((trial.subject.backend.name(), case.spec.op.name())).or_default();
                 of_operation.insert(case.dtypes());
             }
         }
@@ -242,7 +244,8 @@ impl CellsSpec {
                 known.insert(name.clone(), ty.clone());
                 known
             };
-            combinations = combinations.iter().flat_map(|it| types.iter().map(move |ty| with(it, ty))).collect();
+            combinations =
+                combinations.iter().flat_map(|it| types.iter().map(move |ty| with(it, ty))).collect();
         }
         let operations = Op::NAMES.iter().filter(|op| self.operations.iter().any(|it| it == **op));
         operations.flat_map(|op| combinations.iter().map(|types| (*op, types.clone()))).collect()
@@ -263,13 +266,11 @@ impl CellsSpec {
         let (mut count, mut lines) = (0, Vec::new());
         for layout in alternatives(&self.layouts) {
             for shape in alternatives(&self.shapes) {
-                let is_there =
-                    |it: &&&Exercised| among(&it.layouts, layout) && among(&it.shapes, shape);
+                let is_there = |it: &&&Exercised| among(&it.layouts, layout) && among(&it.shapes, shape);
                 let there: Vec<_> = trials.iter().filter(is_there).collect();
                 count += values.len();
-                let is_missing = |value: &&Alternative<'_, ValueClass>| {
-                    !there.iter().any(|it| among(&it.values, **value))
-                };
+                let is_missing =
+                    |value: &&Alternative<'_, ValueClass>| !there.iter().any(|it| among(&it.values, **value));
                 let missing: Vec<_> = values.iter().filter(is_missing).copied().collect();
                 if missing.is_empty() {
                     continue;
@@ -280,7 +281,11 @@ impl CellsSpec {
                 let remedies = [layout.map(|it| it.1.remedy()), shape.map(|it| it.1.remedy())];
                 let of_values = missing.iter().map(|value| value.map(|it| it.1.remedy()));
                 let remedies: Vec<_> = remedies.into_iter().chain(of_values).flatten().collect();
-                let remedy = if trials.is_empty() { vec!["a case of the operation with these types"] } else { remedies };
+                let remedy = if trials.is_empty() {
+                    vec!["a case of the operation with these types"]
+                } else {
+                    remedies
+                };
                 lines.push((parts.collect::<Vec<_>>().join("; "), remedy.join(", ")));
             }
         }
@@ -308,8 +313,10 @@ fn empty_list<T>(lists: &BTreeMap<String, Vec<T>>) -> Option<&String> {
 type Alternative<'a, Class> = Option<(&'a str, Class)>;
 
 fn alternatives<Class: Copy>(classes: &BTreeMap<String, Vec<Class>>) -> Vec<Alternative<'_, Class>> {
-    let all: Vec<_> =
-        classes.iter().flat_map(|(name, list)| list.iter().map(|class| Some((name.as_str(), *class)))).collect();
+    let all: Vec<_> = classes
+        .iter()
+        .flat_map(|(name, list)| list.iter().map(|class| Some((name.as_str(), *class))))
+        .collect();
     if all.is_empty() { vec![None] } else { all }
 }
 
@@ -325,12 +332,10 @@ fn text<Class: fmt::Display>(class: Alternative<'_, Class>) -> String {
 fn wanted(dtype: Option<DType>, set: CodeSet) -> Vec<u8> {
     let Some(dtype) = dtype else { return Vec::new() };
     let is_nan = |code: u8| dtype.format().is_some_and(|it| it.decode(code.into()).is_nan());
-    let has = |code: &u8| u64::from(*code) & !dtype.code_mask() == 0 && (set == CodeSet::All || !is_nan(*code));
+    let has =
+        |code: &u8| u64::from(*code) & !dtype.code_mask() == 0 && (set == CodeSet::All || !is_nan(*code));
     (0..=u8::MAX).filter(has).collect()
 }
-
-#[cfg(test)]
-mod tests;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The matrix of what a run exercised, as text.
 
-use super::{Counts, Exercised};
+use super::{Codes, Counts, Exercised};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -17,7 +17,9 @@ impl Matrix {
     #[must_use]
     pub fn cells(&self) -> usize {
         let tables = self.tables();
-        tables.map(|(_, tables)| tables.values().flat_map(BTreeMap::values).map(BTreeMap::len).sum::<usize>()).sum()
+        tables
+            .map(|(_, tables)| tables.values().flat_map(BTreeMap::values).map(BTreeMap::len).sum::<usize>())
+            .sum()
     }
 
     /// The tables of each backend, operation and combination of types.
@@ -25,12 +27,13 @@ impl Matrix {
         let of_operation = |((backend, op), counts): (&(String, &str), &BTreeMap<Exercised, usize>)| {
             let mut of_types: BTreeMap<String, Vec<(&Exercised, usize)>> = BTreeMap::new();
             for (exercised, count) in counts {
-                let types: Vec<_> = exercised.dtypes.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
+                let types: Vec<_> =
+                    exercised.dtypes.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
                 of_types.entry(types.join(", ")).or_default().push((exercised, *count));
             }
-            let title = |types: String, trials: usize| format!("{backend} {op} {types} ({trials} trials)");
             let table = |(types, trials): (String, Vec<(&Exercised, usize)>)| {
-                (title(types, trials.iter().map(|(_, count)| count).sum()), by_layout(&trials))
+                let count: usize = trials.iter().map(|(_, count)| count).sum();
+                (format!("{backend} {op} {types} ({count} trials{})", codes(&trials)), by_layout(&trials))
             };
             of_types.into_iter().map(table).collect::<Vec<_>>()
         };
@@ -41,11 +44,21 @@ impl Matrix {
 /// Trials by value class of a tensor, then by shape class of an extent.
 type Table = BTreeMap<String, BTreeMap<String, usize>>;
 
+/// How many codes of each tensor of 8 bits there are.
+fn codes(trials: &[(&Exercised, usize)]) -> String {
+    let mut all: BTreeMap<&str, Codes> = BTreeMap::new();
+    for (name, codes) in trials.iter().flat_map(|(exercised, _)| &exercised.codes) {
+        all.entry(name).or_default().extend(*codes);
+    }
+    all.iter().map(|(name, codes)| format!(", {} codes of {name}", codes.len())).collect()
+}
+
 /// What is counted where there is no tensor or extent.
 const ANY: &str = "any";
 
 fn labels<Class: fmt::Display>(classes: &BTreeMap<String, BTreeSet<Class>>) -> Vec<String> {
-    let labels = classes.iter().flat_map(|(name, set)| set.iter().map(move |class| format!("{name} {class}")));
+    let labels =
+        classes.iter().flat_map(|(name, set)| set.iter().map(move |class| format!("{name} {class}")));
     let labels: Vec<_> = labels.collect();
     if labels.is_empty() { vec![ANY.to_owned()] } else { labels }
 }

@@ -41,7 +41,12 @@ fn output_blocks(op: &Op) -> Option<BlockFormat> {
 
 impl Exercised {
     /// What a call on these inputs exercises.
-    pub(crate) fn of(op: &Op, inputs: &[Tensor], expected: &[Expected], strides: &[Option<Vec<usize>>]) -> Self {
+    pub(crate) fn of(
+        op: &Op,
+        inputs: &[Tensor],
+        expected: &[Expected],
+        strides: &[Option<Vec<usize>>],
+    ) -> Self {
         let types = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.ty().clone()).collect::<Vec<_>>();
         let outputs: Vec<_> = expected.iter().map(|expected| expected.ty.clone()).collect();
         let mut exercised = Self { dtypes: dtypes(op, &types(inputs), &outputs), ..Self::default() };
@@ -130,10 +135,9 @@ fn of_results(op: &Op, inputs: &[Tensor], results: &Tensor) -> Values {
 }
 
 fn of_each(to: Format, results: &Tensor, exact: impl Fn(usize) -> Option<Value>) -> Values {
-    (0..results.len()).filter_map(|i| Some(ValueClass::of_result(to, exact(i)?, results.code(i)))).fold(
-        Values::default(),
-        Values::and,
-    )
+    (0..results.len())
+        .filter_map(|i| Some(ValueClass::of_result(to, exact(i)?, results.code(i))))
+        .fold(Values::default(), Values::and)
 }
 
 /// The extents that matter to an operation.
@@ -167,7 +171,9 @@ fn extents(op: &Op, inputs: &[Tensor]) -> Vec<(&'static str, usize)> {
             let x = shape(0);
             let elements = ("elements", product(&x));
             match x.as_slice() {
-                [outer @ .., row] if !outer.is_empty() => vec![elements, ("rows", product(outer)), ("row", *row)],
+                [outer @ .., row] if !outer.is_empty() => {
+                    vec![elements, ("rows", product(outer)), ("row", *row)]
+                }
                 _ => vec![elements],
             }
         }

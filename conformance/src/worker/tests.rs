@@ -1,7 +1,7 @@
 use super::process::{Failed, Failure, Process};
 use super::*;
-use crate::coverage::{Codes, Exercised, LayoutClass, ShapeClass, ValueClass};
 use crate::case::Criterion;
+use crate::coverage::{Codes, Exercised, LayoutClass, ShapeClass, ValueClass};
 use crate::judge::{Checked, Element, Fault, OutputVerdict, Scalar};
 use crate::memory::MemoryFault;
 use crate::report::failure;

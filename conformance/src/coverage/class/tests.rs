@@ -2,8 +2,8 @@
 
 use super::*;
 use plumbline_reference::format::{
-    ALL, BF16, E2M1, E2M3, E3M2, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, E8M0, F16, F32, Overflow, Policy, Rounding,
-    UE4M3,
+    ALL, BF16, E2M1, E2M3, E3M2, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, E8M0, F16, F32, Overflow, Policy,
+    Rounding, UE4M3,
 };
 
 fn names(values: Values) -> Vec<String> {
@@ -151,12 +151,16 @@ fn every_f16_to_every_format_of_8_bits() {
         let values = (0..1u64 << to.code_bits()).map(|code| to.to_f64(code));
         let mut magnitudes: Vec<_> = values.filter(|it| it.is_finite() && !it.is_sign_negative()).collect();
         magnitudes.sort_by(f64::total_cmp);
-        for policy in &policies {
-            for code in 0..1u64 << 16 {
+        for (policy, step) in policies.iter().zip([1, 17, 17, 17]) {
+            for code in (0..1u64 << 16).step_by(step) {
                 let (exact, result) = (F16.decode(code), to.encode(F16.decode(code), policy, 0));
                 let found = ValueClass::of_result(to, exact, result);
                 let expected = expected(to, &magnitudes, exact.to_f64(), result);
-                assert!(names(found) == expected, "{to} {code:#x} {result:#x}: {:?} {expected:?}", names(found));
+                assert!(
+                    names(found) == expected,
+                    "{to} {code:#x} {result:#x}: {:?} {expected:?}",
+                    names(found)
+                );
             }
         }
     }
