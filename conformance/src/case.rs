@@ -13,7 +13,7 @@
 //! A file may also hold a list of [sequences](crate::sequence) of calls.
 
 use crate::sequence::SequenceSpec;
-use plumbline_reference::DType;
+use plumbline_reference::{DType, Tensor};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
 use schemars::JsonSchema;
@@ -203,6 +203,26 @@ pub struct TensorSpec {
     /// count for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strides: Option<Vec<usize>>,
+}
+
+impl TensorSpec {
+    /// The tensor, bit by bit.
+    pub(crate) fn literal(tensor: &Tensor) -> Self {
+        let dtype = tensor.dtype();
+        Self {
+            dtype,
+            shape: Some(tensor.shape().to_vec()),
+            blocks: None,
+            bits: Some(tensor.codes().map(|code| dtype.hex(code)).collect()),
+            file: None,
+            tensor: None,
+            rows: None,
+            generate: None,
+            seed: None,
+            lanes: None,
+            strides: None,
+        }
+    }
 }
 
 /// A named class of inputs. `dtype` is the source format; the target format is the

@@ -10,13 +10,14 @@ use crate::refused::refused;
 use crate::replay::{Needs, Replay};
 use crate::sequence;
 use crate::setup::{Partition, Selection, SetupError, Subject, fixtures, subjects};
-use crate::source::{Built, Values};
+use crate::source::{Built, Case, Values};
 use crate::suite::Test;
 use crate::sweep::digest;
 use crate::vacuity::Proofs;
 use crate::verdict::{Outcome, Verdict};
 use crate::waiver::{self, Waiver, WaiverError};
 use crate::weights::{self, Weights};
+use crate::worker::{Call, Request};
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::ops::Op;
 use std::collections::BTreeMap;
@@ -65,12 +66,16 @@ pub struct Trial {
     pub variant: String,
     /// The waiver that covers it.
     pub waiver: Option<Arc<Waiver>>,
+    /// A worker is given the case itself, as it may not know its name.
+    by_value: bool,
     context: Arc<RunContext>,
 }
 
+/// What the trials of a run have in common; nothing where a trial is of no run.
+#[derive(Default)]
 struct RunContext {
     seed: u64,
-    replay: Replay,
+    replay: Option<Replay>,
     /// `None` where cases need not prove that they can fail.
     proofs: Option<Proofs>,
 }
@@ -103,7 +108,7 @@ impl Registry {
         let seed = selection.seed;
         let proofs = selection.proves().then(|| Proofs::new(&cases, seed));
         let mut left_out = LeftOut { proofs: proofs.is_none(), ..LeftOut::default() };
-        let context = Arc::new(RunContext { seed, replay: Replay::new(selection), proofs });
+        let context = Arc::new(RunContext { seed, replay: Some(Replay::new(selection)), proofs });
         let mut waivers: Vec<_> = waivers.into_iter().map(|waiver| (Arc::new(waiver), false)).collect();
         let mut trials = Vec::new();
         for test in cases {
@@ -137,7 +142,7 @@ impl Registry {
                     if wanted {
                         let name = format!("{backend}/{variant}/{}", test.name());
                         let (test, subject, context) = (test.clone(), subject.clone(), context.clone());
-                        trials.push(Trial { name, test, subject, variant, waiver, context });
+                        trials.push(Trial { name, test, subject, variant, waiver, by_value: false, context });
                     }
                 }
             }
@@ -219,6 +224,32 @@ pub(crate) struct Judged {
 }
 
 impl Trial {
+    /// A case, of a file or not, on a variant of a backend. Nothing replays it.
+    pub fn of(case: Case, subject: Subject, variant: &str) -> Self {
+        let name = format!("{}/{variant}/{}", subject.backend.name(), case.name);
+        let (test, variant) = (case.into(), variant.to_owned());
+        Self { name, test, subject, variant, waiver: None, by_value: true, context: Arc::default() }
+    }
+
+    /// The same for workers that may not know the case, whose inputs are given literally.
+    #[must_use]
+    pub(crate) fn by_value(self) -> Self {
+        Self { by_value: true, ..self }
+    }
+
+    /// What a worker is asked that is to run it.
+    pub(crate) fn request(&self) -> Request {
+        match &self.test {
+            Test::Case(case) if self.by_value => Request::Call(Box::new(Call {
+                trial: self.name.clone(),
+                backend: self.subject.backend.name().to_owned(),
+                variant: self.variant.clone(),
+                case: case.literal(),
+            })),
+            _ => Request::Run(self.name.clone()),
+        }
+    }
+
     /// Builds the case, runs the backend in this process and judges what it gave.
     #[must_use]
     pub fn run(&self) -> Verdict {
@@ -254,8 +285,18 @@ impl Trial {
             exercised: None,
             elements: 0,
             millis: 0,
-            replay: self.context.replay.command(self, needs),
+            replay: self.context.replay.as_ref().map_or_else(String::new, |replay| replay.command(self, needs)),
         }
+    }
+
+    /// A worker's verdict, with what the worker does not know of a case that it was given.
+    pub(crate) fn of_worker(&self, verdict: Verdict) -> Verdict {
+        if !self.by_value {
+            return verdict;
+        }
+        let Verdict { case, origin, about, oracle, seed, replay, .. } =
+            self.unjudged(verdict.outcome, None, Needs::default());
+        Verdict { case, origin, about, oracle, seed, replay, ..verdict }
     }
 
     /// The operations that it calls, each with the variant in which it does.

@@ -1,6 +1,6 @@
 //! What a run is asked for, and what it finds on this machine.
 
-use crate::adapter::{DemoFault, Float8, Half, Playback, demo_fault};
+use crate::adapter::{DemoFault, Float8, Half, Playback, Reordered, demo_fault};
 use crate::case::{Against, NanJudge, Profile};
 use crate::load::LoadError;
 use crate::memory::Contract;
@@ -322,6 +322,14 @@ pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
         Subject { contract, ..subject }
     };
     Ok(backends(selection)?.into_iter().map(with).collect())
+}
+
+/// What fuzzing judges besides the backends that a selection asks for: on the CPU, bounds of products.
+/// Cases that say which bits are right have no use for it.
+#[must_use]
+pub fn also_fuzzed(selection: &Selection) -> Option<Subject> {
+    let is_right = selection.backend != BackendChoice::Cuda && selection.demo_fault.is_none();
+    is_right.then(|| Subject::foreign(Reordered))
 }
 
 fn backends(selection: &Selection) -> Result<Vec<Subject>, SetupError> {

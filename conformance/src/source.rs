@@ -5,7 +5,7 @@ mod blocks;
 mod check;
 
 use crate::adapter::Playback;
-use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, TensorSpec};
+use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, Profile, TensorSpec};
 use crate::coverage::{self, Exercised};
 use crate::generate::{Request, generate};
 use crate::load::LoadError;
@@ -33,6 +33,13 @@ pub(crate) struct Place {
     pub(crate) file: Arc<Path>,
     pub(crate) text: Arc<str>,
     pub(crate) path: Vec<Step>,
+}
+
+impl Place {
+    /// No place.
+    fn none() -> Self {
+        Self { file: Path::new("a call").into(), text: "".into(), path: Vec::new() }
+    }
 }
 
 /// One case: named, checked, cheap until it is built.
@@ -203,6 +210,41 @@ impl Case {
             }
         };
         Ok(Self { name, spec, place, line, inputs, expected, built: Arc::default() })
+    }
+
+    /// A call that stands in no file.
+    pub(crate) fn loose(op: Op, inputs: Vec<Tensor>, judge: Criterion) -> Self {
+        let spec = CaseSpec {
+            name: op.name().to_owned(),
+            about: None,
+            matrix: BTreeMap::new(),
+            op,
+            inputs: Vec::new(),
+            output_strides: None,
+            expect: None,
+            refused: None,
+            against: Against::Definition,
+            judge,
+            device_only: false,
+            profile: Profile::Quick,
+        };
+        let inputs = inputs.into_iter().map(Input::Given).collect();
+        let (name, place) = (spec.name.clone(), Place::none());
+        Self { name, spec, place, line: 0, inputs, expected: None, built: Arc::default() }
+    }
+
+    /// What a file would say to make the same call: the inputs that are given, as bits.
+    pub(crate) fn literal(&self) -> CaseSpec {
+        let given = self.inputs.iter().filter_map(|input| match input {
+            Input::Given(tensor) => Some(TensorSpec::literal(tensor)),
+            Input::Rows(_) | Input::Generated { .. } => None,
+        });
+        CaseSpec { inputs: given.collect(), ..self.spec.clone() }
+    }
+
+    /// The call that [`Self::literal`] says.
+    pub(crate) fn of_literal(spec: CaseSpec) -> Result<Self, LoadError> {
+        Self::new(spec.name.clone(), spec, Place::none(), 0, &mut Recordings::default())
     }
 
     /// File and line of the case.

@@ -1,16 +1,20 @@
 //! `plumbline fuzz`: searches for inputs on which a backend differs from the definition.
 
+mod seeds;
+
 use crate::adapter::DemoFault;
-use crate::fuzz::{Finding, Regression, Search, Target, Targets, record};
+use crate::fuzz::{Finding, Search, Target, Targets, record};
 use crate::load::load;
-use crate::registry::{REGRESSIONS, Registry};
+use crate::registry::{LeftOut, REGRESSIONS, Registry};
 use crate::report::failure;
-use crate::setup::{BackendChoice, Selection, SetupError, Subject, fixtures, subjects};
+use crate::setup::{BackendChoice, Partition, Selection, SetupError, Subject, also_fuzzed, fixtures, subjects};
 use crate::source::Case;
 use crate::waiver::{self, Waiver};
+use crate::worker::{Isolation, Pool};
 use anyhow::Context;
 use plumbline_reference::ops::Op;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -21,24 +25,45 @@ use std::time::{Duration, Instant};
 pub struct FuzzArgs {
     /// Fuzz only targets whose name, `backend/variant/operation`, contains this
     filter: Option<String>,
+    /// Fuzz only this variant of each backend
+    #[arg(long)]
+    variant: Option<String>,
     /// How long to search, all targets together: 60s, 5m, 1h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     time: Duration,
     /// How many samples to try of each target, in place of a time
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
-    /// Seed; mixed with each target's name
+    /// Seed; mixed with each operation's name
     #[arg(long, env = "PLUMBLINE_SEED", default_value_t = 0)]
     seed: u64,
+    /// Try `--iterations` samples of each target under each of these seeds, and record the alarms
+    #[arg(long, value_name = "FIRST..END", value_parser = parse_seeds, requires = "iterations")]
+    seeds: Option<Range<u64>>,
+    /// Run part K of N of `--seeds`
+    #[arg(long, env = "PLUMBLINE_PARTITION", value_name = "K/N", requires = "seeds")]
+    partition: Option<Partition>,
+    /// Seeds at once; default: one per processor
+    #[arg(long, env = "PLUMBLINE_JOBS", value_parser = clap::value_parser!(u16).range(1..), requires = "seeds")]
+    jobs: Option<u16>,
+    /// File for what was tried under each seed and what alarms there were, as lines of JSON
+    #[arg(long, value_name = "FILE", requires = "seeds")]
+    record: Option<PathBuf>,
     /// Folder for the cases that findings become; default: fixtures/regressions
     #[arg(long, value_name = "DIR")]
     regressions: Option<PathBuf>,
     /// Which backends to fuzz: those on the CPU, CUDA, or all that this machine has
     #[arg(long, env = "PLUMBLINE_BACKEND", value_enum, default_value = "auto")]
     backend: BackendChoice,
+    /// The GPU to use, by CUDA's number for it; default: all
+    #[arg(long, env = "PLUMBLINE_DEVICE", value_name = "N")]
+    device: Option<u32>,
+    #[command(flatten)]
+    isolation: Isolation,
     /// Fuzz a deliberately wrong backend instead, to see what a finding looks like
-    #[arg(long)]
-    demo_fault: bool,
+    #[arg(long, value_enum, value_name = "FAULT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "cast_465_to_nan")]
+    demo_fault: Option<DemoFault>,
     /// Print the names of the targets and fuzz none
     #[arg(long)]
     list: bool,
@@ -52,12 +77,14 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Fuzzes the selected targets; the exit code.
 pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     let fixtures = fixtures()?;
-    let subjects = subjects(&selection(args, None))?;
+    let selection = selection(args, None);
+    let mut subjects = subjects(&selection)?;
+    subjects.extend(also_fuzzed(&selection));
     let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
     let cases = load(&fixtures.join("cases"))?;
     let mut targets = Targets::new(&subjects, |subject, variant| waived(&waivers, &cases, subject, variant));
     let filter = args.filter.as_deref().unwrap_or_default();
-    targets.filter(filter);
+    targets.filter(filter, args.variant.as_deref());
     if targets.targets.is_empty() {
         let why = match targets.waived.is_empty() {
             true => format!("no target has a name containing `{filter}`; `fuzz --list` shows the names"),
@@ -72,20 +99,36 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     }
 
     report_each_panic_once();
+    let program =
+        std::env::current_exe().context("the executable's own path, to start workers from, is not known")?;
+    let registry = Registry { trials: Vec::new(), left_out: LeftOut::default(), subjects };
+    let fuzzing = Fuzzing {
+        args,
+        pool: Pool::new(program, &registry, &selection, args.isolation)?,
+        folder: args.regressions.clone().unwrap_or_else(|| fixtures.join(REGRESSIONS)),
+        built_in: fixtures.join(REGRESSIONS),
+        writing: Mutex::new(()),
+    };
+    if let Some(seeds) = &args.seeds {
+        return seeds::run(&fuzzing, &targets, seeds.clone(), &registry.subjects);
+    }
     let start = Instant::now();
     let mut searches: Vec<_> = targets.targets.iter().map(|target| target.search(args.seed)).collect();
-    let folder = args.regressions.clone().unwrap_or_else(|| fixtures.join(REGRESSIONS));
-    let built_in = fixtures.join(REGRESSIONS);
-    let mut found = 0;
-    search(args, &mut searches, start, |target, finding| {
-        found += 1;
-        let regression = record(&folder, target, finding)
-            .with_context(|| format!("a finding of {} was lost", target.name))?;
-        super::print(&report(args, target, finding, &regression, &built_in)?)?;
-        Ok(())
-    })?;
+    let found = fuzzing.search(&mut searches, start)?;
     super::print(&summary(args, &searches, &targets, found, start.elapsed()))?;
     Ok(u8::from(found > 0))
+}
+
+/// What searches have in common.
+struct Fuzzing<'a> {
+    args: &'a FuzzArgs,
+    pool: Pool,
+    /// Where findings are written.
+    folder: PathBuf,
+    /// From where every run replays them.
+    built_in: PathBuf,
+    /// Held by who writes there.
+    writing: Mutex<()>,
 }
 
 /// A backend that panics does so again at every step of shrinking.
@@ -104,8 +147,9 @@ fn selection(args: &FuzzArgs, cases: Option<PathBuf>) -> Selection {
     Selection {
         backend: args.backend,
         cases,
+        device: args.device,
         // Literal cases have no use for a seed.
-        demo_fault: args.demo_fault.then_some(DemoFault::Cast465ToNan),
+        demo_fault: args.demo_fault,
         ..Selection::default()
     }
 }
@@ -120,78 +164,85 @@ fn waived(waivers: &[Waiver], cases: &[Case], subject: &Subject, variant: &str) 
     covered.map(|case| case.spec.op.clone()).collect()
 }
 
-/// Gives each target its turns until it has a finding, its samples have been tried or
-/// the time is over.
-fn search<'a>(
-    args: &FuzzArgs,
-    searches: &mut [Search<'a>],
-    start: Instant,
-    mut found: impl FnMut(&'a Target, &Finding) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let mut open: BTreeSet<_> = (0..searches.len()).collect();
-    let mut next_progress = PROGRESS;
-    while !open.is_empty() {
-        for i in open.clone() {
-            if args.iterations.is_none() && start.elapsed() >= args.time {
-                return Ok(());
-            }
-            let search = &mut searches[i];
-            let left = args.iterations.map_or(u64::MAX, |iterations| iterations - search.done());
-            let finding = search.run(left.min(TURN));
-            if finding.is_some() || left <= TURN {
-                open.remove(&i);
-            }
-            if let Some(finding) = finding {
-                found(search.target(), &finding)?;
-            }
-            if start.elapsed() >= next_progress {
-                next_progress = start.elapsed() + PROGRESS;
-                eprintln!("fuzz: {}, {} targets left", rate(searches, start.elapsed()), open.len());
+impl Fuzzing<'_> {
+    /// Gives each target its turns until it has a finding, its samples have been tried or
+    /// the time is over. How many there are findings of.
+    fn search(&self, searches: &mut [Search<'_>], start: Instant) -> anyhow::Result<usize> {
+        let args = self.args;
+        let mut open: BTreeSet<_> = (0..searches.len()).collect();
+        let (mut next_progress, mut found) = (PROGRESS, 0);
+        while !open.is_empty() {
+            for i in open.clone() {
+                if args.iterations.is_none() && start.elapsed() >= args.time {
+                    return Ok(found);
+                }
+                let search = &mut searches[i];
+                let left = args.iterations.map_or(u64::MAX, |iterations| iterations - search.done());
+                let finding = search.run(left.min(TURN), |trial| self.pool.run(trial));
+                if finding.is_some() || left <= TURN {
+                    open.remove(&i);
+                }
+                if let Some(finding) = finding {
+                    found += 1;
+                    super::print(&self.report(search.target(), &finding)?.text)?;
+                }
+                if start.elapsed() >= next_progress {
+                    next_progress = start.elapsed() + PROGRESS;
+                    eprintln!("fuzz: {}, {} targets left", rate(searches, start.elapsed()), open.len());
+                }
             }
         }
+        Ok(found)
     }
-    Ok(())
+
+    /// Writes a finding as a case, and runs that: the failure as `conform` reports it.
+    fn report(&self, target: &Target, finding: &Finding) -> anyhow::Result<Report> {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let regression = record(&self.folder, target, finding)
+            .with_context(|| format!("a finding of {} was lost", target.name))?;
+        drop(writing);
+        let mut case = regression.case.clone();
+        let folder = regression.file.parent();
+        let replays_by_itself = folder.is_some_and(|folder| same_folder(folder, &self.built_in));
+        let cases = if replays_by_itself {
+            case.name = format!("{REGRESSIONS}/{}", case.name);
+            None
+        } else {
+            Some(regression.file.clone())
+        };
+        let subjects = vec![target.subject().clone()];
+        let registry = Registry::of(vec![case], subjects, Vec::new(), &selection(self.args, cases))?;
+        let trial = registry.trials.into_iter().find(|trial| trial.variant == target.variant());
+        let trial = trial.context("the finding became a case that its backend does not do")?;
+        // Workers read their cases before this one was written.
+        let verdict = self.pool.run(&trial.by_value());
+        let mut text = failure(&verdict);
+        if verdict.outcome.is_ok() {
+            text += "note       it passed when it was run once more: the backend does not always give the same\n";
+        }
+        let how = if regression.known { "known" } else { "written" };
+        text += &format!("{how:<10} {}\n", regression.file.display());
+        text += &format!(
+            "found      sample {}, {} elements shrunk to {}\n",
+            finding.iteration,
+            finding.original.elements(),
+            finding.sample.elements()
+        );
+        Ok(Report { text, replay: verdict.replay })
+    }
+}
+
+/// A finding, for people.
+struct Report {
+    text: String,
+    /// The command that shows it again.
+    replay: String,
 }
 
 fn rate(searches: &[Search<'_>], took: Duration) -> String {
     let samples: u64 = searches.iter().map(Search::done).sum();
     let seconds = took.as_secs_f64();
     format!("{samples} samples in {seconds:.1} s ({:.0}/s)", samples as f64 / seconds.max(1e-9))
-}
-
-/// The failure as `conform` reports it, from the case that was written.
-fn report(
-    args: &FuzzArgs,
-    target: &Target,
-    finding: &Finding,
-    regression: &Regression,
-    built_in: &Path,
-) -> anyhow::Result<String> {
-    let mut case = regression.case.clone();
-    let replays_by_itself = regression.file.parent().is_some_and(|folder| same_folder(folder, built_in));
-    let cases = if replays_by_itself {
-        case.name = format!("{REGRESSIONS}/{}", case.name);
-        None
-    } else {
-        Some(regression.file.clone())
-    };
-    let subjects = vec![target.subject().clone()];
-    let registry = Registry::of(vec![case], subjects, Vec::new(), &selection(args, cases))?;
-    let trial = registry.trials.iter().find(|trial| trial.variant == target.variant());
-    let verdict = trial.context("the finding became a case that its backend does not do")?.run();
-    let mut text = failure(&verdict);
-    if verdict.outcome.is_ok() {
-        text += "note       it passed when it was run once more: the backend does not always give the same\n";
-    }
-    let how = if regression.known { "known" } else { "written" };
-    text += &format!("{how:<10} {}\n", regression.file.display());
-    text += &format!(
-        "found      sample {}, {} elements shrunk to {}\n",
-        finding.iteration,
-        finding.original.elements(),
-        finding.sample.elements()
-    );
-    Ok(text)
 }
 
 fn same_folder(a: &Path, b: &Path) -> bool {
@@ -209,27 +260,34 @@ fn summary(
     for search in searches {
         text += &format!("  {:<36} {}\n", search.target().name, search.done());
     }
+    let untried = searches.iter().filter(|search| search.done() == 0).count();
+    text += &not_fuzzed(targets, untried);
+    text + &format!("result: {found} found")
+}
+
+/// What is left out.
+fn not_fuzzed(targets: &Targets, untried: usize) -> String {
     let mut missing: Vec<_> = targets
         .waived
         .iter()
         .map(|(name, count)| format!("{name}: {count} operations with a waiver on this backend"))
         .collect();
-    let untried = searches.iter().filter(|search| search.done() == 0).count();
     if untried > 0 {
         missing.push(format!("{untried} targets, for lack of time"));
     }
-    let isolated = targets.isolated.iter();
-    missing.extend(isolated.map(|name| format!("{name}: its trials need processes of their own")));
     let kinds = Targets::operations();
     let strange: Vec<_> = Op::NAMES.iter().copied().filter(|name| !kinds.contains(name)).collect();
     if !strange.is_empty() {
         missing.push(format!("no strategies for {}", strange.join(", ")));
     }
-    if !missing.is_empty() {
-        text += "not fuzzed:\n";
-        missing.iter().for_each(|line| text += &format!("  {line}\n"));
-    }
-    text + &format!("result: {found} found")
+    let lines: String = missing.iter().map(|line| format!("  {line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("not fuzzed:\n{lines}") }
+}
+
+/// Seeds from a first one to before another: `0..1000`.
+fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
+    ends.filter(|seeds| !seeds.is_empty()).ok_or_else(|| "write seeds like 0..1000".to_owned())
 }
 
 /// A number of seconds, minutes or hours: `60s`, `5m`, `1h`, `90`.
@@ -251,8 +309,16 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_time;
+    use super::{parse_seeds, parse_time};
     use std::time::Duration;
+
+    #[test]
+    fn seeds() {
+        assert_eq!(parse_seeds("3..5"), Ok(3..5));
+        for text in ["", "3", "5..3", "3..3", "a..b", "-1..3", "0..=3"] {
+            assert!(parse_seeds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn times() {

@@ -1,7 +1,7 @@
 //! `plumbline worker`: runs trials for a parent process.
 
 use crate::registry::Registry;
-use crate::setup::Selection;
+use crate::setup::{Selection, also_fuzzed};
 use crate::worker::{Answers, serve};
 
 /// Options of `worker`.
@@ -15,6 +15,8 @@ pub struct WorkerArgs {
 pub(super) fn run(args: &WorkerArgs) -> anyhow::Result<u8> {
     // Before anything else: what a library prints when it is loaded is no answer.
     let answers = Answers::take()?;
-    serve(&Registry::new(&args.selection)?, answers)?;
+    let mut registry = Registry::new(&args.selection)?;
+    registry.subjects.extend(also_fuzzed(&args.selection));
+    serve(&registry, answers)?;
     Ok(0)
 }

@@ -2,11 +2,13 @@
 
 use super::sample::Sample;
 use super::target::{Finding, Target};
+use crate::case::Criterion;
 use crate::judge::Element;
 use crate::load::{LoadError, load};
 use crate::seed::hash;
-use crate::source::{Case, Values};
-use plumbline_reference::{DType, Tensor};
+use crate::source::Case;
+use crate::verdict::Verdict;
+use plumbline_reference::{DType, Path as Evaluation, Tensor};
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -57,7 +59,7 @@ pub enum RegressionError {
 /// with the same inputs is already there.
 pub fn record(folder: &Path, target: &Target, finding: &Finding) -> Result<Regression, RegressionError> {
     let file = folder.join(format!("{}.yaml", target.operation()));
-    let (name, text) = written(target, &finding.sample)?;
+    let (name, text) = written(target, finding)?;
     let existing = if file.exists() { load(&file)? } else { Vec::new() };
     let same = existing.into_iter().find(|case| is_call(case, &finding.sample));
     if let Some(case) = same {
@@ -100,27 +102,29 @@ fn is_call(case: &Case, sample: &Sample) -> bool {
 }
 
 /// Name and text of a case.
-fn written(target: &Target, sample: &Sample) -> Result<(String, String), RegressionError> {
-    let built = sample.build().map_err(|error| RegressionError::Sample(error.to_string()))?;
+fn written(target: &Target, finding: &Finding) -> Result<(String, String), RegressionError> {
+    let sample = &finding.sample;
+    let failed = |why: String| RegressionError::Sample(why);
+    let inputs = sample.inputs().map_err(|error| failed(error.to_string()))?;
     let op = operation(sample)?;
-    let name = name(sample, &op, &built.inputs);
-    let mut text = format!("  - name: {name}\n    about: {}\n    op: {op}\n", quoted(&about(target, sample)));
-    if built.inputs.is_empty() {
-        text += "    inputs: []\n";
-    } else {
-        text += "    inputs:\n";
-    }
-    for (input, name) in built.inputs.iter().zip(sample.op.input_names()) {
+    let name = name(sample, &op, &inputs);
+    let subject = target.subject();
+    let about =
+        format!("found by fuzzing {}/{}: {}", subject.backend.name(), target.variant(), finding.what);
+    let mut text = format!("  - name: {name}\n    about: {}\n    op: {op}\n", quoted(&about));
+    text += if inputs.is_empty() { "    inputs: []\n" } else { "    inputs:\n" };
+    for (input, name) in inputs.iter().zip(sample.op.input_names()) {
         text += &tensor(name, input);
     }
-    text += "    expect:\n";
-    for (i, expected) in built.expected.iter().enumerate() {
-        if let Values::Dense(right) = &expected.values {
-            text += &tensor(&format!("output {i}"), right);
-        }
+    if target.scope.criterion(&sample.op) == Some(Criterion::Bound) {
+        return Ok((name, text + "    judge: bound\n"));
     }
-    text += "    judge: bit_exact\n";
-    Ok((name, text))
+    let outputs = sample.op.evaluate(&inputs, Evaluation::Definition);
+    text += "    expect:\n";
+    for (i, right) in outputs.map_err(|error| failed(error.to_string()))?.iter().enumerate() {
+        text += &tensor(&format!("output {i}"), right);
+    }
+    Ok((name, text + "    judge: bit_exact\n"))
 }
 
 /// The operation with all its parameters, as case files write it.
@@ -153,19 +157,16 @@ fn name(sample: &Sample, op: &str, inputs: &[Tensor]) -> String {
 }
 
 /// What the backend did.
-fn about(target: &Target, sample: &Sample) -> String {
-    let what = target.attempt(sample).and_then(|attempt| {
-        let several = attempt.outputs.len() > 1;
-        let worst = attempt.outputs.iter().find_map(|output| {
-            let which = if several { format!("output {}, ", output.output) } else { String::new() };
-            output.worst.as_ref().map(|worst| which + &describe(worst))
-        });
-        let shape = attempt.outputs.iter().find_map(|output| output.shape.clone());
-        let memory = attempt.memory.first().map(ToString::to_string);
-        worst.or(shape).or(memory).or(attempt.message)
+pub(super) fn what(verdict: &Verdict) -> String {
+    let several = verdict.outputs.len() > 1;
+    let worst = verdict.outputs.iter().find_map(|output| {
+        let which = if several { format!("output {}, ", output.output) } else { String::new() };
+        output.worst.as_ref().map(|worst| which + &describe(worst))
     });
-    let variant = format!("{}/{}", target.subject().backend.name(), target.variant());
-    format!("found by fuzzing {variant}: {}", what.unwrap_or_else(|| "it failed".to_owned()))
+    let shape = || verdict.outputs.iter().find_map(|output| output.shape.clone());
+    let memory = || verdict.memory.first().map(ToString::to_string);
+    let what = worst.or_else(shape).or_else(memory).or_else(|| verdict.message.clone());
+    what.unwrap_or_else(|| "it failed".to_owned())
 }
 
 fn describe(worst: &Element) -> String {

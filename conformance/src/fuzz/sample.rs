@@ -1,10 +1,11 @@
 //! One call: an operation and its inputs.
 
 use super::{blocks, layers, mx, product, quantize};
-use crate::case::Criterion;
-use crate::source::{Built, Expected, Values};
+use crate::case::{Criterion, NanJudge};
+use crate::judge::{Context, judge};
+use crate::source::{Expected, Values};
 use plumbline_reference::format::{F32, Format, Rounding};
-use plumbline_reference::ops::{Granularity, Op, SignatureError};
+use plumbline_reference::ops::{Granularity, Op};
 use plumbline_reference::{DType, Path, Tensor, TensorError, TensorType};
 
 /// An operation with the codes of its inputs.
@@ -105,18 +106,21 @@ impl Sample {
         types.zip(&self.codes).map(|(ty, codes)| Tensor::from_codes(ty, codes)).collect()
     }
 
-    /// The inputs and what is right by the definition.
-    pub(crate) fn build(&self) -> Result<Built, SignatureError> {
-        let inputs = self.inputs()?;
-        let outputs = self.op.evaluate(&inputs, Path::Definition)?;
-        let expected = outputs.into_iter().map(|tensor| Expected {
-            ty: tensor.ty().clone(),
-            values: Values::Dense(tensor),
-            criterion: Criterion::BitExact,
-            nan: None,
-            computed: true,
-        });
-        Ok(Built { inputs, expected: expected.collect(), ..Built::default() })
+    /// Whether the bound of the operation says something of these inputs: not where most sums may
+    /// leave the range of their accumulator.
+    pub(super) fn is_bounded(&self, inputs: &[Tensor]) -> bool {
+        let Ok(outputs) = self.op.evaluate(inputs, Path::fastest()) else { return false };
+        let context = Context::new(&self.op, inputs, NanJudge::Class);
+        outputs.iter().enumerate().all(|(i, output)| {
+            let expected = Expected {
+                ty: output.ty().clone(),
+                values: Values::Derived,
+                criterion: Criterion::Bound,
+                nan: None,
+                computed: true,
+            };
+            judge(context, i, &expected, output).shape.is_none()
+        })
     }
 
     /// Whether the inputs are those of the operation.

@@ -8,6 +8,7 @@ use plumbline_reference::DType;
 use plumbline_reference::ops::{Granularity, Op};
 use proptest::strategy::ValueTree;
 use std::fmt;
+use std::time::{Duration, Instant};
 
 /// A sample on its way to the simplest one that fails.
 pub(super) struct Shrinking<'a> {
@@ -24,12 +25,16 @@ pub(super) struct Shrinking<'a> {
 /// Most samples that shrinking tries.
 const MAX_TRIES: usize = 20_000;
 
-/// The simplest sample that fails, from the tree of one that does.
-pub(super) fn shrink(mut tree: impl ValueTree<Value = Sample>, fails: impl Fn(&Sample) -> bool) -> Sample {
+/// How long shrinking goes on at most: each try that hangs takes its time to be given up.
+const MAX_TIME: Duration = Duration::from_secs(300);
+
+/// The simplest sample that fails, from the tree of one that does; it failed last.
+pub(super) fn shrink(mut tree: impl ValueTree<Value = Sample>, mut fails: impl FnMut(&Sample) -> bool) -> Sample {
     let mut simplest = tree.current();
     let mut more = tree.simplify();
+    let start = Instant::now();
     for _ in 0..MAX_TRIES {
-        if !more {
+        if !more || start.elapsed() > MAX_TIME {
             break;
         }
         let candidate = tree.current();

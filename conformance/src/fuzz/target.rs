@@ -3,13 +3,16 @@
 use super::blocks;
 use super::operation::{KINDS, Kind};
 use super::product;
+use super::regression::what;
 use super::sample::Sample;
 use super::shrink::shrink;
 use super::strategy::Samples;
-use crate::attempt::{Attempt, attempt};
-use crate::case::Against;
+use crate::case::{Against, Criterion};
+use crate::registry::Trial;
 use crate::seed::{mix, of_case};
 use crate::setup::Subject;
+use crate::source::{Case, check_product};
+use crate::verdict::Verdict;
 use plumbline_reference::ops::Op;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -26,19 +29,29 @@ pub(super) struct Scope {
 }
 
 impl Scope {
+    pub(super) fn criterion(&self, op: &Op) -> Option<Criterion> {
+        criterion(&self.subject, &self.variant, op)
+    }
+
     pub(super) fn allows(&self, op: &Op) -> bool {
         let backend = &self.subject.backend;
         !self.waived.contains(op)
-            && has_one_result(&self.subject, op)
+            && self.criterion(op).is_some()
             && backend.supports(op).is_ok()
             && backend.variants(op).contains(&self.variant)
     }
 }
 
-/// Whether the definition's bits are the only right ones. What else an exact product may give
-/// is judged by a bound, which says nothing of most random bits.
-fn has_one_result(subject: &Subject, op: &Op) -> bool {
-    subject.oracle.is_some() || !(product::is_exact(op) || blocks::is_exact(op))
+/// What judges an operation on a variant of a backend; `None` where nothing can. The definition's bits
+/// are the only right ones, but of exact products, which others may add up in any order. The definition
+/// itself must be within its own bounds.
+fn criterion(subject: &Subject, variant: &str, op: &Op) -> Option<Criterion> {
+    let is_definition = subject.oracle == Some((Against::Definition, variant));
+    let is_exact = product::is_exact(op) || blocks::is_exact(op);
+    if is_definition || is_exact && subject.oracle.is_none() {
+        return check_product(op, Criterion::Bound).is_ok().then_some(Criterion::Bound);
+    }
+    Some(Criterion::BitExact)
 }
 
 /// A variant of a backend at one operation.
@@ -58,6 +71,8 @@ pub struct Finding {
     pub original: Sample,
     /// The number of that sample, from 0.
     pub iteration: u64,
+    /// What the backend did with the simplest.
+    pub what: String,
 }
 
 /// What can be fuzzed on some backends, and what is left out.
@@ -67,8 +82,6 @@ pub struct Targets {
     pub targets: Vec<Target>,
     /// Names of targets of which some operations are left out as waived, and how many.
     pub waived: BTreeMap<String, usize>,
-    /// Backends that are left out because their trials need processes of their own.
-    pub isolated: Vec<String>,
 }
 
 /// Samples that are drawn from the same pools of bits.
@@ -81,11 +94,6 @@ impl Targets {
     pub fn new(subjects: &[Subject], waived: impl Fn(&Subject, &str) -> Vec<Op>) -> Self {
         let mut all = Self::default();
         for subject in subjects {
-            // It could take this process down, and everything found before with it.
-            if subject.isolated {
-                all.isolated.push(subject.backend.name().to_owned());
-                continue;
-            }
             for kind in KINDS {
                 all.add(subject, kind, &waived);
             }
@@ -101,11 +109,9 @@ impl Targets {
 
     fn add(&mut self, subject: &Subject, kind: Kind, waived: &impl Fn(&Subject, &str) -> Vec<Op>) {
         let mut by_variant = BTreeMap::<String, Vec<Op>>::new();
-        let is_done = |op: &Op| has_one_result(subject, op) && subject.backend.supports(op).is_ok();
-        for op in (kind.simple)().into_iter().filter(is_done) {
+        for op in (kind.simple)().into_iter().filter(|op| subject.backend.supports(op).is_ok()) {
             for variant in subject.backend.variants(&op) {
-                // The definition would be compared with itself.
-                if subject.oracle != Some((Against::Definition, &*variant)) {
+                if criterion(subject, &variant, &op).is_some() {
                     by_variant.entry(variant).or_default().push(op.clone());
                 }
             }
@@ -124,9 +130,10 @@ impl Targets {
         }
     }
 
-    /// Keeps what has a name containing `filter`.
-    pub fn filter(&mut self, filter: &str) {
-        self.targets.retain(|target| target.name.contains(filter));
+    /// Keeps what has a name containing `filter`, and of that the targets of a variant.
+    pub fn filter(&mut self, filter: &str, variant: Option<&str>) {
+        let is_variant = |target: &Target| variant.is_none_or(|variant| target.variant() == variant);
+        self.targets.retain(|target| target.name.contains(filter) && is_variant(target));
         self.waived.retain(|name, _| name.contains(filter));
     }
 }
@@ -150,22 +157,23 @@ impl Target {
         self.kind.name
     }
 
-    /// A search that begins with the first sample. The run's seed, the target's name and
-    /// a sample's number say what the sample is.
+    /// A search that begins with the first sample. The run's seed, the operation's name and
+    /// a sample's number say what the sample is, so that backends that do the same get the same.
     #[must_use]
     pub fn search(&self, run_seed: u64) -> Search<'_> {
-        let seed = of_case(&self.name, run_seed);
+        let seed = of_case(self.kind.name, run_seed);
         Search { target: self, seed, done: 0, samples: Samples::new(&self.scope, self.kind, mix(seed, 0)) }
     }
 
-    fn fails(&self, sample: &Sample) -> bool {
-        self.attempt(sample).is_some_and(|attempt| !attempt.outcome.is_ok())
-    }
-
-    /// Runs and judges a sample. `None` where it does not fit its operation.
-    pub(super) fn attempt(&self, sample: &Sample) -> Option<Attempt> {
-        let built = sample.build().ok()?;
-        Some(attempt(&self.scope.subject, &sample.op, &self.scope.variant, &built))
+    /// A sample as a trial. `None` where it does not fit its operation, or nothing can be said of it.
+    pub(super) fn trial(&self, sample: &Sample) -> Option<Trial> {
+        let criterion = self.scope.criterion(&sample.op)?;
+        let inputs = sample.inputs().ok()?;
+        if criterion == Criterion::Bound && !sample.is_bounded(&inputs) {
+            return None;
+        }
+        let case = Case::loose(sample.op.clone(), inputs, criterion);
+        Some(Trial::of(case, self.scope.subject.clone(), &self.scope.variant))
     }
 }
 
@@ -190,22 +198,31 @@ impl<'a> Search<'a> {
         self.done
     }
 
-    /// Tries the next `count` samples; the first that fails, made as simple as it can be.
-    pub fn run(&mut self, count: u64) -> Option<Finding> {
+    /// Tries the next `count` samples, each as a trial that `run` runs; the first that fails, made as
+    /// simple as it can be.
+    pub fn run(&mut self, count: u64, run: impl Fn(&Trial) -> Verdict) -> Option<Finding> {
+        let target = self.target;
+        let failure = |sample: &Sample| Some(run(&target.trial(sample)?)).filter(|it| !it.outcome.is_ok());
         for _ in 0..count {
             let iteration = self.done;
             self.done += 1;
             if iteration > 0 && iteration.is_multiple_of(EPOCH) {
                 let seed = mix(self.seed, iteration / EPOCH);
-                self.samples = Samples::new(&self.target.scope, self.target.kind, seed);
+                self.samples = Samples::new(&target.scope, target.kind, seed);
             }
             // The strategies here reject nothing. One that does would look as if it found nothing.
             let tree = self.samples.new_tree(&mut runner(mix(!self.seed, iteration)));
-            let tree = tree.unwrap_or_else(|why| panic!("{}: no sample: {why}", self.target.name));
+            let tree = tree.unwrap_or_else(|why| panic!("{}: no sample: {why}", target.name));
             let original = tree.current();
-            if self.target.fails(&original) {
-                let sample = shrink(tree, |sample| self.target.fails(sample));
-                return Some(Finding { sample, original, iteration });
+            if let Some(mut last) = failure(&original) {
+                let sample = shrink(tree, |sample| match failure(sample) {
+                    Some(verdict) => {
+                        last = verdict;
+                        true
+                    }
+                    None => false,
+                });
+                return Some(Finding { sample, original, iteration, what: what(&last) });
             }
         }
         None

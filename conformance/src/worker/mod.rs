@@ -23,6 +23,15 @@
 //! {"verdict": {"trial": "cpu/parallel/cast/nan_code", "outcome": "pass"}, "retire": true}
 //! ```
 //!
+//! A call that is no trial of its own, such as those that fuzzing makes up, is sent whole: a name for
+//! it, and a case as a file has it, without a matrix and with its inputs as bits. It is answered likewise:
+//!
+//! ```json
+//! {"call": {"trial": "cpu/parallel/cast", "backend": "cpu", "variant": "parallel", "case": {"name": "cast",
+//!   "op": {"cast": {"from": "f32", "to": "e4m3fn"}},
+//!   "inputs": [{"dtype": "f32", "shape": [1], "bits": ["0x43e88000"]}]}}}
+//! ```
+//!
 //! A line `{"prepare": [NAMES]}` says which trials are to follow, so that kernels can be
 //! compiled ahead; it has no answer, and names that are no trial's are passed over.
 //!
@@ -30,7 +39,7 @@
 //!   can no longer be used, and there are to be no further requests.
 //! - The end of its input ends the worker, once it has answered what it was asked. When
 //!   its parent is gone, it ends at once, whatever a backend is doing.
-//! - A line that is no request, or names no trial, is an error: one line on standard
+//! - A line that is no request, or names no trial or backend, is an error: one line on standard
 //!   error and exit code 2.
 //! - What a backend prints goes to standard error. A parent should still pass over lines
 //!   that are no answer: a worker that is built otherwise may let them through.
@@ -48,6 +57,7 @@ pub use pool::Pool;
 pub use sanitizer::Tool;
 pub use serve::{Answers, ServeError, serve};
 
+use crate::case::CaseSpec;
 use crate::registry::Registry;
 use crate::verdict::Verdict;
 use plumbline_reference::backend::Device;
@@ -58,13 +68,28 @@ use std::collections::BTreeMap;
 pub const PROTOCOL: u32 = 1;
 
 /// A line to a worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// Run the trial of that name.
     Run(String),
+    /// Make a call that is no trial of the worker's.
+    Call(Box<Call>),
     /// These trials will follow: make ready what they need. There is no answer.
     Prepare(Vec<String>),
+}
+
+/// A call that is sent whole.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The trial that its verdict names.
+    pub trial: String,
+    /// Name of the backend.
+    pub backend: String,
+    /// Its variant.
+    pub variant: String,
+    /// The operation, its inputs as bits, and the criterion.
+    pub case: CaseSpec,
 }
 
 /// A line from a worker.

@@ -209,9 +209,9 @@ impl Slot {
     fn ask(&self, process: &mut Process, pool: &Pool, trial: &Trial) -> (Verdict, bool) {
         let (start, timeout) = (Instant::now(), pool.isolation.timeout);
         let device = process.hello.backends.get(trial.subject.backend.name()).cloned();
-        let Failed { failure, stderr } = match process.ask(&Request::Run(trial.name.clone()), timeout) {
+        let Failed { failure, stderr } = match process.ask(&trial.request(), timeout) {
             Ok(Answer::Judged { verdict, retire }) if verdict.trial == trial.name => {
-                return (*verdict, !retire);
+                return (trial.of_worker(*verdict), !retire);
             }
             Ok(_) => Failure::Ended("answered something else than it was asked".to_owned()).into(),
             Err(failed) => failed,

@@ -1,7 +1,8 @@
 //! The worker's side of the protocol.
 
-use super::{Answer, Hello, Request};
+use super::{Answer, Call, Hello, Request};
 use crate::registry::{Judged, Registry, Trial};
+use crate::source::Case;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{self, Receiver};
@@ -25,6 +26,14 @@ pub enum ServeError {
         line: usize,
         /// The name.
         name: String,
+    },
+    /// A request for a call that cannot be made.
+    #[error("line {line} of standard input: {why}; a call takes a backend of the hello and a case with literal inputs")]
+    NoCall {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
     },
     /// The parent's end of a pipe is closed or broken.
     #[error("{what}: {why}; a worker is started by a parent that speaks with it")]
@@ -77,19 +86,33 @@ pub fn serve(registry: &Registry, mut answers: Answers) -> Result<(), ServeError
     for (line, text) in (1..).zip(lines) {
         let text = text.map_err(|why| ServeError::Pipe { what: "standard input", why })?;
         let request = serde_json::from_slice(&text).map_err(|why| ServeError::Request { line, why })?;
-        let name = match request {
-            Request::Run(name) => name,
+        let Judged { verdict, lost } = match request {
             Request::Prepare(names) => {
                 prepare(names.iter().filter_map(|name| trials.get(name.as_str()).copied()));
                 continue;
             }
+            Request::Run(name) => match trials.get(&*name) {
+                Some(trial) => trial.judge(),
+                None => return Err(ServeError::NoTrial { line, name }),
+            },
+            Request::Call(call) => {
+                made(registry, *call).map_err(|why| ServeError::NoCall { line, why })?.judge()
+            }
         };
-        let trial = trials.get(&*name).copied();
-        let Some(trial) = trial else { return Err(ServeError::NoTrial { line, name }) };
-        let Judged { verdict, lost } = trial.judge();
         answers.write(&Answer::Judged { verdict: Box::new(verdict), retire: lost })?;
     }
     Ok(())
+}
+
+/// The trial that a call is.
+fn made(registry: &Registry, call: Call) -> Result<Trial, String> {
+    let Call { trial: name, backend, variant, case } = call;
+    let subject = registry.subjects.iter().find(|subject| subject.backend.name() == backend);
+    let subject = subject.ok_or_else(|| format!("there is no backend `{backend}`"))?;
+    let case = Case::of_literal(case).map_err(|error| error.to_string())?;
+    let mut trial = Trial::of(case, subject.clone(), &variant);
+    trial.name = name;
+    Ok(trial)
 }
 
 /// Lets each backend make ready what its trials need.

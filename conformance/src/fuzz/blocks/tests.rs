@@ -4,6 +4,7 @@ use super::super::target::{Finding, Target, Targets};
 use super::super::tests::samples;
 use super::{fill, is_exact, keep, types};
 use crate::adapter::{DemoFault, demo_fault};
+use crate::registry::Trial;
 use crate::setup::Subject;
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::gemv::warp_order;
@@ -89,7 +90,7 @@ fn found(fault: DemoFault, operation: &str) -> Finding {
     let subject = Subject::shared(demo_fault(fault));
     let targets = Targets::new(&[subject], |_, _| Vec::new()).targets;
     let target = targets.iter().find(|target| target.operation() == operation).unwrap();
-    let finding = target.search(0).run(3000).unwrap_or_else(|| panic!("{fault} is not found"));
+    let finding = target.search(0).run(3000, Trial::run).unwrap_or_else(|| panic!("{fault} is not found"));
     let folder = tempfile::tempdir().unwrap();
     let regression = record(folder.path(), target, &finding).unwrap();
     assert!(!regression.known && record(folder.path(), target, &finding).unwrap().known);
