@@ -97,6 +97,12 @@ impl Registry {
         Ok(Self { gate, ..Self::of(cases, subjects, waivers, selection)? })
     }
 
+    /// No trials, for calls that are none.
+    #[must_use]
+    pub fn without_trials(subjects: Vec<Subject>) -> Self {
+        Self { trials: Vec::new(), left_out: LeftOut::default(), subjects }
+    }
+
     /// The trials of given cases on given backends.
     pub fn of(
         cases: Vec<impl Into<Test>>,
@@ -147,9 +153,10 @@ impl Registry {
                 }
             }
         }
-        // A waiver for a backend or device that is not here cannot be checked.
+        // A waiver for a backend, device or version that is not here cannot be checked.
         let here = |waiver: &Waiver| {
-            waiver.device.is_none() && subjects.iter().any(|subject| subject.backend.name() == waiver.backend)
+            let backends = subjects.iter().map(|subject| &subject.backend);
+            backends.into_iter().any(|backend| waiver.is_of(backend.name(), &backend.device()))
         };
         if let Some((unused, _)) = waivers.iter().find(|(waiver, used)| !used && here(waiver)) {
             let (case, backend) = (unused.case.clone(), unused.backend.clone());

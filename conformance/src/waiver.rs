@@ -6,6 +6,7 @@ use jiff::civil::Date;
 use plumbline_reference::backend::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -19,6 +20,10 @@ pub struct Waiver {
     /// Name of the device it is known on; left out, any. `*` stands for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Versions it is known in: properties of the device, as `results.jsonl` lists them, each with a
+    /// text in which `*` stands for any: `{driver: "580.*"}`. Left out, any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: BTreeMap<String, String>,
     /// Variant of the backend; left out, any. `*` stands for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
@@ -84,10 +89,19 @@ impl Waiver {
     /// Whether it covers a trial.
     #[must_use]
     pub fn covers(&self, case: &str, backend: &str, variant: &str, device: &Device) -> bool {
-        self.backend == backend
+        self.is_of(backend, device)
             && matches(&self.case, case)
             && self.variant.as_ref().is_none_or(|pattern| matches(pattern, variant))
+    }
+
+    /// Whether it is about a backend on a device, in the versions that are there.
+    #[must_use]
+    pub fn is_of(&self, backend: &str, device: &Device) -> bool {
+        let is_there =
+            |(name, pattern): (&String, &String)| device.properties.get(name).is_some_and(|it| matches(pattern, it));
+        self.backend == backend
             && self.device.as_ref().is_none_or(|pattern| matches(pattern, &device.name))
+            && self.versions.iter().all(is_there)
     }
 }
 
@@ -143,14 +157,50 @@ mod tests {
         assert!(!matches("cast", "casts"));
     }
 
-    #[test]
-    fn a_waiver_past_its_day_is_an_error() {
+    fn loaded(waiver: &str) -> Result<Vec<Waiver>, WaiverError> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("waivers.yaml");
-        let text = "waivers: [{backend: b, case: c, reason: r, link: l, expires: 2030-01-31}]";
-        fs::write(&file, text).unwrap();
-        assert_eq!(load(&file, Date::constant(2030, 1, 31)).unwrap().len(), 1);
-        let expired = load(&file, Date::constant(2030, 2, 1)).unwrap_err();
+        fs::write(&file, format!("waivers: [{{backend: b, case: c, link: l, {waiver}}}]")).unwrap();
+        load(&file, Date::constant(2030, 1, 31))
+    }
+
+    #[test]
+    fn a_waiver_past_its_day_is_an_error() {
+        assert_eq!(loaded("reason: r, expires: 2030-01-31").unwrap().len(), 1);
+        let expired = loaded("reason: r, expires: 2030-01-30").unwrap_err();
         assert!(matches!(expired, WaiverError::Expired { .. }), "{expired}");
+    }
+
+    #[test]
+    fn a_waiver_without_a_reason_is_refused() {
+        for reason in ["reason: '', ", "reason: ' ', ", ""] {
+            let error = loaded(&format!("{reason}expires: 2031-01-01")).unwrap_err();
+            assert!(error.to_string().contains("reason"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_waiver_is_of_its_device_and_versions() {
+        let device = |name: &str, driver: &str| Device {
+            name: name.to_owned(),
+            properties: [("driver".to_owned(), driver.to_owned())].into(),
+        };
+        let covers = |scope: &str, device: &Device| {
+            let waivers = loaded(&format!("reason: r, expires: 2031-01-01, {scope}")).unwrap();
+            assert!(!waivers[0].covers("c", "other", "v", device));
+            waivers[0].covers("c", "b", "v", device)
+        };
+        let h200 = device("NVIDIA H200", "580.65");
+        for (scope, right) in [
+            ("device: '*'", true),
+            ("device: '*H200'", true),
+            ("device: H200", false),
+            ("versions: {driver: '580.*'}", true),
+            ("versions: {driver: '570.*'}", false),
+            ("versions: {runtime: '*'}", false),
+            ("device: '*', versions: {driver: '*'}", true),
+        ] {
+            assert_eq!(covers(scope, &h200), right, "{scope}");
+        }
     }
 }

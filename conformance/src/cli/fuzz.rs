@@ -5,7 +5,8 @@ mod seeds;
 use crate::adapter::DemoFault;
 use crate::fuzz::{Finding, Search, Target, Targets, record};
 use crate::load::load;
-use crate::registry::{LeftOut, REGRESSIONS, Registry};
+use crate::registry::{REGRESSIONS, Registry};
+use crate::replay::invoked_as;
 use crate::report::failure;
 use crate::setup::{BackendChoice, Partition, Selection, SetupError, Subject, also_fuzzed, fixtures, subjects};
 use crate::source::Case;
@@ -101,7 +102,7 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     report_each_panic_once();
     let program =
         std::env::current_exe().context("the executable's own path, to start workers from, is not known")?;
-    let registry = Registry { trials: Vec::new(), left_out: LeftOut::default(), subjects };
+    let registry = Registry::without_trials(subjects);
     let fuzzing = Fuzzing {
         args,
         pool: Pool::new(program, &registry, &selection, args.isolation)?,
@@ -193,6 +194,18 @@ impl Fuzzing<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// The command that comes upon a sample again.
+    fn command(&self, seed: u64, sample: u64, target: &Target) -> String {
+        let mut command = format!("{} fuzz --seeds {seed}..{} --iterations {}", invoked_as(), seed + 1, sample + 1);
+        for option in selection(self.args, None).arguments(None) {
+            let option = option.to_string_lossy();
+            if ["--backend", "--device", "--demo-fault"].iter().any(|name| option.starts_with(name)) {
+                command += &format!(" {option}");
+            }
+        }
+        command + &format!(" {}", target.name)
     }
 
     /// Writes a finding as a case, and runs that: the failure as `conform` reports it.

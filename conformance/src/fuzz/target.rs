@@ -162,10 +162,11 @@ impl Target {
     #[must_use]
     pub fn search(&self, run_seed: u64) -> Search<'_> {
         let seed = of_case(self.kind.name, run_seed);
-        Search { target: self, seed, done: 0, samples: Samples::new(&self.scope, self.kind, mix(seed, 0)) }
+        let samples = Samples::new(&self.scope, self.kind, mix(seed, 0));
+        Search { target: self, seed, done: 0, unbounded: 0, samples }
     }
 
-    /// A sample as a trial. `None` where it does not fit its operation, or nothing can be said of it.
+    /// A sample as a trial. `None` where it does not fit its operation, or its bound says nothing.
     pub(super) fn trial(&self, sample: &Sample) -> Option<Trial> {
         let criterion = self.scope.criterion(&sample.op)?;
         let inputs = sample.inputs().ok()?;
@@ -182,6 +183,7 @@ pub struct Search<'a> {
     target: &'a Target,
     seed: u64,
     done: u64,
+    unbounded: u64,
     samples: Samples<'a>,
 }
 
@@ -198,11 +200,17 @@ impl<'a> Search<'a> {
         self.done
     }
 
+    /// How many of them were not run, as their bound says nothing: most sums may leave the range of their
+    /// accumulator.
+    #[must_use]
+    pub fn unbounded(&self) -> u64 {
+        self.unbounded
+    }
+
     /// Tries the next `count` samples, each as a trial that `run` runs; the first that fails, made as
     /// simple as it can be.
     pub fn run(&mut self, count: u64, run: impl Fn(&Trial) -> Verdict) -> Option<Finding> {
         let target = self.target;
-        let failure = |sample: &Sample| Some(run(&target.trial(sample)?)).filter(|it| !it.outcome.is_ok());
         for _ in 0..count {
             let iteration = self.done;
             self.done += 1;
@@ -214,13 +222,20 @@ impl<'a> Search<'a> {
             let tree = self.samples.new_tree(&mut runner(mix(!self.seed, iteration)));
             let tree = tree.unwrap_or_else(|why| panic!("{}: no sample: {why}", target.name));
             let original = tree.current();
-            if let Some(mut last) = failure(&original) {
-                let sample = shrink(tree, |sample| match failure(sample) {
-                    Some(verdict) => {
+            let Some(trial) = target.trial(&original) else {
+                self.unbounded += 1;
+                continue;
+            };
+            let mut last = run(&trial);
+            if !last.outcome.is_ok() {
+                let sample = shrink(tree, |sample| {
+                    let Some(trial) = target.trial(sample) else { return false };
+                    let verdict = run(&trial);
+                    let fails = !verdict.outcome.is_ok();
+                    if fails {
                         last = verdict;
-                        true
                     }
-                    None => false,
+                    fails
                 });
                 return Some(Finding { sample, original, iteration, what: what(&last) });
             }

@@ -4,7 +4,7 @@
 //! # The protocol, version 1
 //!
 //! `plumbline worker` takes the options that select trials, as `conform` does, and
-//! `--device N`. It speaks JSON, one object a line. First it says what it is:
+//! `--device N`; with `--calls` it has no trials, and takes calls alone. It speaks JSON, one object a line. First it says what it is:
 //!
 //! ```json
 //! {"hello": {"protocol": 1, "version": "0.1.0", "backends": {"cpu": {"name": "x86_64 CPU", "properties": {"threads": "8"}}}}}

@@ -29,7 +29,7 @@ pub struct Pool {
     /// Whether any worker has started.
     has_started: AtomicBool,
     sanitizer: Option<Sanitizer>,
-    /// The trials that workers are told to prepare for.
+    /// The trials that workers are told to prepare for; none where calls are sent whole.
     names: Vec<String>,
     idle: Mutex<Vec<Slot>>,
     freed: Condvar,
@@ -148,6 +148,9 @@ impl Pool {
         }
         let device = device.filter(|_| self.several_devices);
         command.env(INVOKED_AS, invoked_as()).arg("worker").args(self.selection.arguments(device));
+        if self.names.is_empty() {
+            command.arg("--calls");
+        }
         command
     }
 }

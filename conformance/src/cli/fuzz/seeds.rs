@@ -4,7 +4,6 @@
 use super::{Fuzzing, Report, not_fuzzed};
 use crate::cli::print;
 use crate::fuzz::Targets;
-use crate::replay::invoked_as;
 use crate::setup::Subject;
 use anyhow::Context;
 use plumbline_reference::backend::Device;
@@ -51,9 +50,12 @@ struct OfSeed {
 
 #[derive(Clone, Default, Serialize)]
 struct Tried {
+    /// Calls that were judged.
     samples: u64,
     /// The same by operation.
     operations: BTreeMap<&'static str, u64>,
+    /// Samples that were not run, as their bound says nothing.
+    unbounded: u64,
 }
 
 #[derive(Serialize)]
@@ -122,7 +124,7 @@ pub(super) fn run(
     let (count, seconds) = (seeds.end - seeds.start, start.elapsed().as_secs_f64());
     let mut output = lock();
     let (tried, alarms) = (output.total.clone(), output.alarms);
-    let mut text = format!("{count} seeds, {} samples in {seconds:.1} s\n", tried.samples);
+    let mut text = format!("{count} seeds, {} samples in {seconds:.1} s, {} more without a bound\n", tried.samples, tried.unbounded);
     for (operation, samples) in &tried.operations {
         text += &format!("  {operation:<36} {samples}\n");
     }
@@ -139,16 +141,11 @@ fn of_seed(fuzzing: &Fuzzing<'_>, targets: &Targets, seed: u64) -> anyhow::Resul
     for target in &targets.targets {
         let mut search = target.search(seed);
         let finding = search.run(fuzzing.args.iterations.unwrap_or(1), |trial| fuzzing.pool.run(trial));
-        tried.add(target.operation(), search.done());
+        tried.add(target.operation(), search.done() - search.unbounded());
+        tried.unbounded += search.unbounded();
         let Some(finding) = finding else { continue };
         let report = fuzzing.report(target, &finding)?;
-        let search = format!(
-            "{} fuzz --seeds {seed}..{} --iterations {} {}",
-            invoked_as(),
-            seed + 1,
-            finding.iteration + 1,
-            target.name
-        );
+        let search = fuzzing.command(seed, finding.iteration, target);
         print(&format!("{}seed       {seed}: {search}\n", report.text))?;
         let Report { replay, .. } = report;
         alarms.push(Alarm { target: target.name.clone(), sample: finding.iteration, what: finding.what, replay, search });
@@ -166,7 +163,9 @@ struct Output {
 impl Output {
     fn add(&mut self, of_seed: OfSeed) -> anyhow::Result<()> {
         self.alarms += of_seed.alarms.len();
-        of_seed.tried.operations.iter().for_each(|(operation, samples)| self.total.add(operation, *samples));
+        let Tried { operations, unbounded, .. } = &of_seed.tried;
+        operations.iter().for_each(|(operation, samples)| self.total.add(operation, *samples));
+        self.total.unbounded += unbounded;
         self.write(&Record::Seed(of_seed))
     }
 
