@@ -73,7 +73,8 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
     let device = subject.backend.device();
     let context = context(subject, op, built, &device, &how);
     let pairs = built.expected.iter().zip(&given).enumerate();
-    let outputs: Vec<_> = pairs.map(|(i, (expected, given))| judge(context, i, expected, given.actual())).collect();
+    let outputs: Vec<_> =
+        pairs.map(|(i, (expected, given))| judge(context, i, expected, given.actual())).collect();
     let right = faults.is_empty() && outputs.iter().all(|output| output.ok);
     let outcome = if right { Outcome::Pass } else { Outcome::Fail };
     Attempt { outcome, outputs, memory: faults, message: None, how, given, lost: false }

@@ -13,9 +13,9 @@
 //! A file may also hold a list of [sequences](crate::sequence) of calls.
 
 use crate::sequence::SequenceSpec;
-use plumbline_reference::{DType, Tensor};
 use plumbline_reference::block::BlockFormat;
 use plumbline_reference::ops::Op;
+use plumbline_reference::{DType, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -100,7 +100,7 @@ impl Registry {
     /// No trials, for calls that are none.
     #[must_use]
     pub fn without_trials(subjects: Vec<Subject>) -> Self {
-        Self { trials: Vec::new(), left_out: LeftOut::default(), subjects }
+        Self { trials: Vec::new(), left_out: LeftOut::default(), subjects, gate: None }
     }
 
     /// The trials of given cases on given backends.
@@ -292,7 +292,11 @@ impl Trial {
             exercised: None,
             elements: 0,
             millis: 0,
-            replay: self.context.replay.as_ref().map_or_else(String::new, |replay| replay.command(self, needs)),
+            replay: self
+                .context
+                .replay
+                .as_ref()
+                .map_or_else(String::new, |replay| replay.command(self, needs)),
         }
     }
 

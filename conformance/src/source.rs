@@ -225,6 +225,7 @@ impl Case {
             refused: None,
             against: Against::Definition,
             judge,
+            companions: Vec::new(),
             device_only: false,
             profile: Profile::Quick,
         };

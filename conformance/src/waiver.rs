@@ -97,8 +97,9 @@ impl Waiver {
     /// Whether it is about a backend on a device, in the versions that are there.
     #[must_use]
     pub fn is_of(&self, backend: &str, device: &Device) -> bool {
-        let is_there =
-            |(name, pattern): (&String, &String)| device.properties.get(name).is_some_and(|it| matches(pattern, it));
+        let is_there = |(name, pattern): (&String, &String)| {
+            device.properties.get(name).is_some_and(|it| matches(pattern, it))
+        };
         self.backend == backend
             && self.device.as_ref().is_none_or(|pattern| matches(pattern, &device.name))
             && self.versions.iter().all(is_there)

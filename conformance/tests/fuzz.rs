@@ -302,11 +302,16 @@ fn right_backends_raise_no_alarm_under_fifty_seeds() {
     let numbers: BTreeSet<_> = seeds.iter().map(|line| line["seed"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..50).collect());
     let samples: u64 = seeds.iter().map(|line| line["samples"].as_u64().unwrap()).sum();
-    assert_eq!((&total["samples"], &total["alarms"], &total["seeds"]), (&samples.into(), &0.into(), &50.into()));
+    assert_eq!(
+        (&total["samples"], &total["alarms"], &total["seeds"]),
+        (&samples.into(), &0.into(), &50.into())
+    );
     for name in Op::NAMES {
         assert!(total["operations"][name].as_u64() >= Some(50), "{name}: {total}");
     }
-    for target in ["cpu/definition/softmax", "cpu/avx2/cast", "h200/recorded/cast", "reordered/some_order/gemv"] {
+    for target in
+        ["cpu/definition/softmax", "cpu/avx2/cast", "h200/recorded/cast", "reordered/some_order/gemv"]
+    {
         let is_there = first["targets"].as_array().unwrap().contains(&target.into());
         assert!(is_there || !cfg!(target_arch = "x86_64"), "{target}: {first}");
     }
@@ -316,11 +321,13 @@ fn right_backends_raise_no_alarm_under_fifty_seeds() {
 fn alarms_are_recorded_with_their_seed() {
     let fixtures = fixtures();
     let record = fixtures.path().join("alarms.jsonl");
-    let seeds = ["fuzz", "--demo-fault", "--seeds", "3..7", "--iterations", "2000", "--partition", "2/2", "--record"];
+    let seeds =
+        ["fuzz", "--demo-fault", "--seeds", "3..7", "--iterations", "2000", "--partition", "2/2", "--record"];
     let found = run(command().args(seeds).arg(&record).env("PLUMBLINE_FIXTURES", fixtures.path()));
     assert_eq!(found.code, 1, "{}{}", found.stdout, found.stderr);
     let record = fs::read_to_string(record).unwrap();
-    let lines: Vec<serde_json::Value> = record.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<serde_json::Value> =
+        record.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let alarms = lines.iter().filter_map(|line| line["alarms"].as_array()).flatten();
     let alarms: Vec<_> = alarms.collect();
     assert!(!alarms.is_empty() && lines[lines.len() - 1]["alarms"] == alarms.len(), "{record}");

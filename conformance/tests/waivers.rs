@@ -14,7 +14,8 @@ use serde_json::json;
 /// The trial of a case on a backend that casts 465 to NaN, with a waiver of that scope.
 fn waived(case: &str, scope: serde_json::Value) -> Result<Outcome, SetupError> {
     let backend = cast_465_to_nan();
-    let mut waiver = json!({"backend": backend.name(), "case": case, "reason": "r", "link": "l", "expires": "2999-12-31"});
+    let mut waiver =
+        json!({"backend": backend.name(), "case": case, "reason": "r", "link": "l", "expires": "2999-12-31"});
     waiver.as_object_mut().unwrap().extend(scope.as_object().unwrap().clone());
     let waiver: Waiver = serde_json::from_value(waiver).unwrap();
     let mut cases = load(&fixtures().unwrap().join("cases/cast.yaml")).unwrap();

@@ -98,8 +98,12 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {
         let results = args.out.join(RESULTS);
-        super::print(&format!("{coverage}
-written: {}, {}", results.display(), matrix.display()))?;
+        super::print(&format!(
+            "{coverage}
+written: {}, {}",
+            results.display(),
+            matrix.display()
+        ))?;
     }
     let vacuous = args.filter.is_none() && coverage.is_vacuous();
     anyhow::ensure!(!vacuous, "nothing was compared: the trials have no elements");

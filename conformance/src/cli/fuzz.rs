@@ -8,7 +8,9 @@ use crate::load::load;
 use crate::registry::{REGRESSIONS, Registry};
 use crate::replay::invoked_as;
 use crate::report::failure;
-use crate::setup::{BackendChoice, Partition, Selection, SetupError, Subject, also_fuzzed, fixtures, subjects};
+use crate::setup::{
+    BackendChoice, Partition, Selection, SetupError, Subject, also_fuzzed, fixtures, subjects,
+};
 use crate::source::Case;
 use crate::waiver::{self, Waiver};
 use crate::worker::{Isolation, Pool};
@@ -198,7 +200,8 @@ impl Fuzzing<'_> {
 
     /// The command that comes upon a sample again.
     fn command(&self, seed: u64, sample: u64, target: &Target) -> String {
-        let mut command = format!("{} fuzz --seeds {seed}..{} --iterations {}", invoked_as(), seed + 1, sample + 1);
+        let mut command =
+            format!("{} fuzz --seeds {seed}..{} --iterations {}", invoked_as(), seed + 1, sample + 1);
         for option in selection(self.args, None).arguments(None) {
             let option = option.to_string_lossy();
             if ["--backend", "--device", "--demo-fault"].iter().any(|name| option.starts_with(name)) {
@@ -231,7 +234,8 @@ impl Fuzzing<'_> {
         let verdict = self.pool.run(&trial.by_value());
         let mut text = failure(&verdict);
         if verdict.outcome.is_ok() {
-            text += "note       it passed when it was run once more: the backend does not always give the same\n";
+            text +=
+                "note       it passed when it was run once more: the backend does not always give the same\n";
         }
         let how = if regression.known { "known" } else { "written" };
         text += &format!("{how:<10} {}\n", regression.file.display());

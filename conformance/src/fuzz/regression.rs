@@ -109,8 +109,7 @@ fn written(target: &Target, finding: &Finding) -> Result<(String, String), Regre
     let op = operation(sample)?;
     let name = name(sample, &op, &inputs);
     let subject = target.subject();
-    let about =
-        format!("found by fuzzing {}/{}: {}", subject.backend.name(), target.variant(), finding.what);
+    let about = format!("found by fuzzing {}/{}: {}", subject.backend.name(), target.variant(), finding.what);
     let mut text = format!("  - name: {name}\n    about: {}\n    op: {op}\n", quoted(&about));
     text += if inputs.is_empty() { "    inputs: []\n" } else { "    inputs:\n" };
     for (input, name) in inputs.iter().zip(sample.op.input_names()) {

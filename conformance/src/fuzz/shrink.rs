@@ -29,7 +29,10 @@ const MAX_TRIES: usize = 20_000;
 const MAX_TIME: Duration = Duration::from_secs(300);
 
 /// The simplest sample that fails, from the tree of one that does; it failed last.
-pub(super) fn shrink(mut tree: impl ValueTree<Value = Sample>, mut fails: impl FnMut(&Sample) -> bool) -> Sample {
+pub(super) fn shrink(
+    mut tree: impl ValueTree<Value = Sample>,
+    mut fails: impl FnMut(&Sample) -> bool,
+) -> Sample {
     let mut simplest = tree.current();
     let mut more = tree.simplify();
     let start = Instant::now();

@@ -28,7 +28,9 @@ pub enum ServeError {
         name: String,
     },
     /// A request for a call that cannot be made.
-    #[error("line {line} of standard input: {why}; a call takes a backend of the hello and a case with literal inputs")]
+    #[error(
+        "line {line} of standard input: {why}; a call takes a backend of the hello and a case with literal inputs"
+    )]
     NoCall {
         /// The line, from 1.
         line: usize,

@@ -88,7 +88,8 @@ pub(super) fn run(
     let args = fuzzing.args;
     let seeds = args.partition.map_or(seeds.clone(), |partition| partition.of(seeds));
     let file = args.record.as_ref().map(|path| {
-        File::create(path).with_context(|| format!("{} cannot be written; choose another --record", path.display()))
+        File::create(path)
+            .with_context(|| format!("{} cannot be written; choose another --record", path.display()))
     });
     let output = Mutex::new(Output { file: file.transpose()?, total: Tried::default(), alarms: 0 });
     let lock = || output.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +125,10 @@ pub(super) fn run(
     let (count, seconds) = (seeds.end - seeds.start, start.elapsed().as_secs_f64());
     let mut output = lock();
     let (tried, alarms) = (output.total.clone(), output.alarms);
-    let mut text = format!("{count} seeds, {} samples in {seconds:.1} s, {} more without a bound\n", tried.samples, tried.unbounded);
+    let mut text = format!(
+        "{count} seeds, {} samples in {seconds:.1} s, {} more without a bound\n",
+        tried.samples, tried.unbounded
+    );
     for (operation, samples) in &tried.operations {
         text += &format!("  {operation:<36} {samples}\n");
     }
@@ -148,7 +152,13 @@ fn of_seed(fuzzing: &Fuzzing<'_>, targets: &Targets, seed: u64) -> anyhow::Resul
         let search = fuzzing.command(seed, finding.iteration, target);
         print(&format!("{}seed       {seed}: {search}\n", report.text))?;
         let Report { replay, .. } = report;
-        alarms.push(Alarm { target: target.name.clone(), sample: finding.iteration, what: finding.what, replay, search });
+        alarms.push(Alarm {
+            target: target.name.clone(),
+            sample: finding.iteration,
+            what: finding.what,
+            replay,
+            search,
+        });
     }
     Ok(OfSeed { seed, tried, alarms, seconds: start.elapsed().as_secs_f64() })
 }
