@@ -248,7 +248,7 @@ fn a_run_of_all_cases_that_covers_too_little_fails() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("cases")).unwrap();
-    for file in ["cases/classify.yaml", "coverage.yaml"] {
+    for file in ["cases/kv_scatter.yaml", "coverage.yaml"] {
         fs::copy(fixtures.join(file), folder.path().join(file)).unwrap();
     }
     fs::write(folder.path().join("waivers.yaml"), "waivers: []").unwrap();
@@ -260,12 +260,12 @@ fn a_run_of_all_cases_that_covers_too_little_fails() {
     };
     let all = of(&[]);
     assert_eq!(all.code, 1, "{}{}", all.stdout, all.stderr);
-    let missing = "cpu cast out0: e4m3fn, x: e4m3fn; x every_code: no trial that passed has it; needs";
-    assert!(all.stdout.contains(missing) && !all.stdout.contains("cpu classify"), "{}", all.stdout);
+    let missing = "cpu cast out0: e4m3fn, x: e4m3fn: no trial that passed has it; needs a case";
+    assert!(all.stdout.contains(missing) && !all.stdout.contains("cpu kv_scatter rows"), "{}", all.stdout);
     assert!(all.stdout.contains(" passed, 0 failed"), "{}", all.stdout);
     let matrix = fs::read_to_string(out.join("coverage.txt")).unwrap();
-    assert!(matrix.contains("cpu classify out0: u8, x: e5m2 ("), "{matrix}");
-    for part in [&["classify"][..], &["--partition", "1/2"]] {
+    assert!(matrix.contains("cpu kv_scatter cache: f16, out0: f16, positions: u32, rows: f16 ("), "{matrix}");
+    for part in [&["kv_scatter"][..], &["--partition", "1/2"]] {
         let part = of(part);
         assert_eq!(part.code, 0, "{}{}", part.stdout, part.stderr);
         assert!(!part.stdout.contains("gate:"), "{}", part.stdout);

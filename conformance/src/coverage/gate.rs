@@ -255,6 +255,7 @@ impl CellsSpec {
     /// what would cover them.
     fn missing(&self, dtypes: &Dtypes, trials: &[&Exercised]) -> (usize, Vec<(String, String)>) {
         let types: Vec<_> = dtypes.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
+        let types = if types.is_empty() { "of any types".to_owned() } else { types.join(", ") };
         let mut values = self.values.clone();
         for name in &self.all_values {
             let has = |class: &ValueClass| {
@@ -262,43 +263,44 @@ impl CellsSpec {
             };
             values.entry(name.clone()).or_default().extend(ValueClass::ALL.iter().copied().filter(has));
         }
+        let (layouts, shapes) = (alternatives(&self.layouts), alternatives(&self.shapes));
         let values = alternatives(&values);
-        let (mut count, mut lines) = (0, Vec::new());
-        for layout in alternatives(&self.layouts) {
-            for shape in alternatives(&self.shapes) {
-                let is_there = |it: &&&Exercised| among(&it.layouts, layout) && among(&it.shapes, shape);
-                let there: Vec<_> = trials.iter().filter(is_there).collect();
-                count += values.len();
-                let is_missing =
-                    |value: &&Alternative<'_, ValueClass>| !there.iter().any(|it| among(&it.values, **value));
-                let missing: Vec<_> = values.iter().filter(is_missing).copied().collect();
-                if missing.is_empty() {
-                    continue;
-                }
-                let fixed = [types.join(", "), text(layout), text(shape)];
-                let values = missing.iter().map(|value| text(*value)).collect::<Vec<_>>().join(", ");
-                let parts = fixed.into_iter().chain([values]).filter(|part| !part.is_empty());
-                let remedies = [layout.map(|it| it.1.remedy()), shape.map(|it| it.1.remedy())];
-                let of_values = missing.iter().map(|value| value.map(|it| it.1.remedy()));
-                let remedies: Vec<_> = remedies.into_iter().chain(of_values).flatten().collect();
-                let remedy = if trials.is_empty() {
-                    vec!["a case of the operation with these types"]
-                } else {
-                    remedies
-                };
-                lines.push((parts.collect::<Vec<_>>().join("; "), remedy.join(", ")));
-            }
+        let codes: Vec<_> =
+            self.codes.iter().map(|(name, set)| (name, wanted(dtype_of(dtypes, name), *set))).collect();
+        let count = layouts.len() * shapes.len() * values.len()
+            + codes.iter().map(|(_, codes)| codes.len()).sum::<usize>();
+        if trials.is_empty() {
+            return (count, vec![(types, "a case of the operation with these types".to_owned())]);
         }
-        for (name, set) in &self.codes {
-            let mut codes = Codes::default();
-            trials.iter().filter_map(|it| it.codes.get(name)).for_each(|found| codes.extend(*found));
-            let wanted = wanted(dtype_of(dtypes, name), *set);
-            count += wanted.len();
-            let missing: Vec<_> = wanted.iter().filter(|code| !codes.contains(**code)).collect();
+        let mut lines = Vec::new();
+        for (layout, shape) in
+            layouts.iter().flat_map(|layout| shapes.iter().map(move |shape| (layout, shape)))
+        {
+            let is_there = |it: &&&Exercised| among(&it.layouts, *layout) && among(&it.shapes, *shape);
+            let there: Vec<_> = trials.iter().filter(is_there).collect();
+            let missing = values.iter().filter(|value| !there.iter().any(|it| among(&it.values, **value)));
+            let missing: Vec<_> = missing.copied().collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let values: Vec<_> = missing.iter().map(|value| text(*value)).collect();
+            let parts = [types.clone(), text(*layout), text(*shape), values.join(", ")];
+            let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            let fixed = [layout.map(|it| it.1.remedy()), shape.map(|it| it.1.remedy())];
+            let of_values = missing.iter().map(|value| value.map(|it| it.1.remedy()));
+            let remedies: Vec<_> = fixed.into_iter().chain(of_values).flatten().collect();
+            lines.push((parts.join("; "), remedies.join(", ")));
+        }
+        for (name, wanted) in codes {
+            let mut found = Codes::default();
+            trials.iter().filter_map(|it| it.codes.get(name)).for_each(|codes| found.extend(*codes));
+            let missing = wanted.into_iter().filter(|code| !found.contains(*code));
+            let missing: Vec<_> = missing.map(|code| format!("0x{code:02x}")).collect();
             if !missing.is_empty() {
-                let missing: Vec<_> = missing.iter().map(|code| format!("0x{code:02x}")).collect();
-                let cells = format!("{}; {name} {}", types.join(", "), missing.join(", "));
-                lines.push((cells, "a case with these codes".to_owned()));
+                lines.push((
+                    format!("{types}; {name} {}", missing.join(", ")),
+                    "a case with these codes".to_owned(),
+                ));
             }
         }
         (count, lines)

@@ -41,30 +41,3 @@ fn cells_of_a_case_that_is_gone_or_shows_nothing_are_named() {
         assert_eq!(missing(&verdicts), if counts { Vec::new() } else { lines.clone() }, "{outcome}");
     }
 }
-
-#[test]
-#[ignore = "temporary"]
-fn cases_alone() {
-    use rayon::prelude::*;
-    let registry = registry();
-    let built: Vec<_> = registry
-        .trials
-        .par_iter()
-        .filter_map(|trial| match &trial.test {
-            Test::Case(case) if case.spec.refused.is_none() => {
-                let mut exercised = case.build(0).unwrap().exercised.clone();
-                exercised.misalign();
-                Some((case.spec.op.name(), exercised))
-            }
-            _ => None,
-        })
-        .collect();
-    let mut counts = Counts::new();
-    for (op, exercised) in built {
-        *counts.entry(("cpu".to_owned(), op)).or_default().entry(exercised).or_default() += 1;
-    }
-    let checked = registry.gate.as_ref().unwrap().check(&registry.trials, &counts);
-    println!("{} cells", checked.cells);
-    checked.missing.iter().for_each(|missing| println!("{missing}"));
-    assert!(checked.missing.is_empty());
-}
