@@ -84,15 +84,20 @@ impl Registry {
     /// The trials that a selection asks for.
     pub fn new(selection: &Selection) -> Result<Self, SetupError> {
         let subjects = subjects(selection)?;
-        let (cases, waivers, gate) = match (&selection.weights, &selection.cases) {
+        let mut gate = None;
+        let (cases, waivers) = match (&selection.weights, &selection.cases) {
             (Some(path), _) => {
                 let Weights { cases, left_out } = weights::cases(path, selection.profile)?;
                 let mut registry = Self::of(cases, subjects, Vec::new(), selection)?;
                 registry.left_out.weights = left_out;
                 return Ok(registry);
             }
-            (None, Some(path)) => (load_tests(path)?, Vec::new(), None),
-            (None, None) => built_in(&fixtures()?)?,
+            (None, Some(path)) => (load_tests(path)?, Vec::new()),
+            (None, None) => {
+                let fixtures = fixtures()?;
+                gate = Some(Gate::load(&fixtures.join("coverage.yaml"))?);
+                built_in(&fixtures)?
+            }
         };
         Ok(Self { gate, ..Self::of(cases, subjects, waivers, selection)? })
     }
@@ -211,16 +216,15 @@ impl Registry {
 /// What names of regressions begin with.
 pub(crate) const REGRESSIONS: &str = "regressions";
 
-/// The project's own cases, regressions and waivers, and what they must cover.
-fn built_in(fixtures: &Path) -> Result<(Vec<Test>, Vec<Waiver>, Option<Gate>), SetupError> {
+/// The project's own cases, regressions and waivers.
+fn built_in(fixtures: &Path) -> Result<(Vec<Test>, Vec<Waiver>), SetupError> {
     let mut cases = load_tests(&fixtures.join("cases"))?;
     let regressions = fixtures.join(REGRESSIONS);
     if regressions.is_dir() {
         cases.extend(load_all_tests(&regressions)?.into_iter().map(|test| test.within(REGRESSIONS)));
     }
     let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
-    let gate = Gate::load(&fixtures.join("coverage.yaml"))?;
-    Ok((cases, waivers, Some(gate)))
+    Ok((cases, waivers))
 }
 
 /// What running a trial gave, before waivers.
