@@ -96,9 +96,11 @@ pub(super) fn judge(
 pub(super) fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f64) -> (bool, Option<f64>) {
     let (right_value, got_value) = (out.decode(right), out.decode(got));
     if !matches!(exact.value(), Value::Finite { .. }) {
-        // What NaN and infinite operands give does not depend on rounding. FP8 has its own
-        // codes for both, which `right` holds.
-        return (right == got || right_value.is_nan() && got_value.is_nan(), None);
+        // What NaN and infinite operands give does not depend on rounding, but where the other terms may
+        // leave the range: then an infinity meets another. FP8 has its own codes for both, which `right`
+        // holds.
+        let may_be_nan = right_value.is_nan() || !error.is_finite();
+        return (right == got || may_be_nan && got_value.is_nan(), None);
     }
     if !error.is_finite() {
         return (true, None);
@@ -152,7 +154,8 @@ fn power(exponent: i32) -> f64 {
 }
 
 /// How far an output may be off before it is rounded to its format: the largest error of any
-/// model, scaled, and that of the epilogue. Infinite where f32 may overflow on the way.
+/// model, scaled, and that of the epilogue. Infinite where f32 may overflow on the way, be it by the
+/// finite terms beside infinite ones.
 fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], position: usize) -> f64 {
     let (mut largest_operand, mut sum_of_operands) = (0f64, 0f64);
     let terms: Vec<_> = (0..geometry.k)
@@ -160,6 +163,9 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
             let a = accumulate::Term::of(gemm.a, inputs[0].code(geometry.a(position, k)));
             let b = accumulate::Term::of(gemm.b, inputs[1].code(geometry.b(position, k)));
             let [x, y] = [a, b].map(|operand| operand.value.to_f64().abs());
+            if !(x * y).is_finite() {
+                return Term { magnitude: 0.0, exponent: 0 };
+            }
             largest_operand = largest_operand.max(x).max(y);
             sum_of_operands += x + y;
             Term { magnitude: x * y, exponent: a.exponent + b.exponent }
@@ -201,12 +207,16 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
     let scale_a = scale("scale_a", gemm.scale_a, m);
     let scale_b = scale("scale_b", gemm.scale_b, n);
     let factor = f64::from(gemm.alpha.0).abs() * scale_a * scale_b;
-    let at = |name: &str, format: Option<Format>, index: usize| match (gemm.input(inputs, name), format) {
-        (Some(tensor), Some(format)) => format.to_f64(tensor.code(index)).abs(),
-        _ => 0.0,
+    let at = |name: &str, format: Option<Format>, index: usize| {
+        let magnitude = format?.to_f64(gemm.input(inputs, name)?.code(index)).abs();
+        Some(magnitude).filter(|magnitude| magnitude.is_finite())
     };
-    let c = if gemm.reads_c() { f64::from(gemm.beta.0).abs() * at("c", gemm.c, position) } else { 0.0 };
-    let bias = at("bias", gemm.bias, n);
+    let c = if gemm.reads_c() {
+        f64::from(gemm.beta.0).abs() * at("c", gemm.c, position).unwrap_or(0.0)
+    } else {
+        0.0
+    };
+    let bias = at("bias", gemm.bias, n).unwrap_or(0.0);
     let scale_out = scale("scale_out", GemmScale::Tensor, 0);
     // Roundings of the product's own factor, of each addition, and of the output's scale.
     let is_scaled = [factor != 1.0, gemm.scale_a != GemmScale::None, gemm.scale_b != GemmScale::None];

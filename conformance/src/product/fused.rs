@@ -52,7 +52,8 @@ impl<'a> FusedProduct<'a> {
             let got_value = F32.decode(got);
             let is_finite = matches!(exact.value(), Value::Finite { .. });
             let (ok, ratio) = if !is_finite {
-                (right == got || F32.decode(right).is_nan() && got_value.is_nan(), None)
+                let may_be_nan = F32.decode(right).is_nan() || !error.is_finite();
+                (right == got || may_be_nan && got_value.is_nan(), None)
             } else if !error.is_finite() {
                 (true, None)
             } else {

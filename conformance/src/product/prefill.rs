@@ -67,7 +67,8 @@ impl PrefillProduct {
             let (ok, ratio) = if right == got {
                 (true, is_finite.then_some(0.0))
             } else if F32.decode(right).is_nan() || F32.decode(got).is_nan() {
-                (F32.decode(right).is_nan() && F32.decode(got).is_nan(), None)
+                let may_be_nan = F32.decode(right).is_nan() || !error.is_finite();
+                (may_be_nan && F32.decode(got).is_nan(), None)
             } else {
                 match nearest(d, scaled, got) {
                     Some(candidate) => accepts(F16, d, candidate, &exact, error),

@@ -154,6 +154,26 @@ fn nan_is_never_within_a_bound() {
 }
 
 #[test]
+fn an_infinity_may_meet_that_of_other_terms_which_leave_the_range() {
+    let gemm = Gemm::new(F32, F32, F32);
+    let accepts = |a: [f32; 2], b: [f32; 2], y: f32| {
+        let of = |shape: [usize; 2], x: &[f32]| {
+            let codes: Vec<_> = x.iter().map(|x| u64::from(x.to_bits())).collect();
+            Tensor::from_codes(TensorType::new(F32, shape), &codes).unwrap()
+        };
+        let (inputs, y) = ([of([1, 2], &a), of([2, 1], &b)], of([1, 1], &[y]));
+        passes(&judge(&gemm, &inputs, &y, Criterion::Bound))
+    };
+    let (large, infinity) = (2f32.powi(65), f32::INFINITY);
+    for (y, right) in [(infinity, true), (f32::NAN, true), (-infinity, false), (f32::MAX, false)] {
+        assert_eq!(accepts([large, infinity], [-large, 1.0], y), right, "{y}");
+    }
+    for (y, right) in [(infinity, true), (f32::NAN, false), (-infinity, false)] {
+        assert_eq!(accepts([1.0, infinity], [-1.0, 1.0], y), right, "{y}");
+    }
+}
+
+#[test]
 fn every_epilogue_is_within_the_bound() {
     let [m, n, _] = SHAPE;
     let orders = [
