@@ -209,8 +209,14 @@ mod tests {
         fs::write(&executable, "a program")?;
         let metadata = build::metadata(TRIPLE)?;
         assemble(&out, &executable, "plumbline 0.1.0\n", &metadata)?;
-        for file in ["VERSION", "README", "LICENSE-MIT", "fixtures/cases/cast.yaml", "fixtures/waivers.yaml"]
-        {
+        for file in [
+            "VERSION",
+            "README",
+            "LICENSE-MIT",
+            "fixtures/cases/cast.yaml",
+            "fixtures/coverage.yaml",
+            "fixtures/waivers.yaml",
+        ] {
             assert!(out.join(file).is_file(), "{file}");
         }
         assert_eq!(fs::read_to_string(out.join(EXECUTABLE))?, "a program");
