@@ -192,7 +192,9 @@ fn fixtures() -> tempfile::TempDir {
             fs::copy(entry.path(), folder.path().join(&sub).join(entry.file_name())).unwrap();
         }
     }
-    fs::copy(own.join("waivers.yaml"), folder.path().join("waivers.yaml")).unwrap();
+    for file in ["waivers.yaml", "coverage.yaml"] {
+        fs::copy(own.join(file), folder.path().join(file)).unwrap();
+    }
     folder
 }
 

@@ -4,7 +4,7 @@ use plumbline_reference::format::{
     ALL, BF16, E2M1, E4M3FN, E4M3FNUZ, E5M2, E8M0, F16, F32, F64, Policy, Rounding, TF32,
 };
 use plumbline_reference::ops::{
-    Cast, Decode, DeviceScaledCast, Granularity, MxQuantize, ScaleOp, ScaledCast,
+    Cast, Classify, Decode, DeviceScaledCast, Granularity, MxQuantize, ScaleOp, ScaledCast,
 };
 use plumbline_reference::{Path, TensorType};
 use std::collections::{HashMap, HashSet};
@@ -378,7 +378,7 @@ fn words_and_bits_take_the_shape_of_the_first_input() {
 #[test]
 fn what_cannot_be_made_is_an_error_that_says_what_to_do() {
     let cast = Op::from(Cast::new(F32, E4M3FN));
-    let decode = Op::from(Decode { from: E4M3FN, to: F16 });
+    let classify = Op::from(Classify { format: E4M3FN });
     let rows = Op::from(ScaledCast { granularity: Granularity::Row, ..ScaledCast::new(F32, E4M3FN) });
     let no_blocks =
         Op::from(ScaledCast { granularity: Granularity::Block(0), ..ScaledCast::new(F32, E4M3FN) });
@@ -387,14 +387,14 @@ fn what_cannot_be_made_is_an_error_that_says_what_to_do() {
     let shape: Option<&[usize]> = Some(&[2, 2]);
     let huge: Option<&[usize]> = Some(&[usize::MAX, 2]);
     let part = |part, parts| Class::AllCodes { part, parts };
-    refuses(request(&Class::Midpoints, E4M3FN, &decode), "`decode` has none; use `edges`");
-    refuses(request(&Class::DoubleRounding, F16, &decode), "class `double_rounding` needs a format");
+    refuses(request(&Class::Midpoints, E4M3FN, &classify), "`classify` has none; use `edges`");
+    refuses(request(&Class::DoubleRounding, F16, &classify), "class `double_rounding` needs a format");
     refuses(
         request(&Class::DoubleRounding, F32, &Cast::new(F32, F16).into()),
         "has no values from f32 to f16",
     );
     refuses(request(&Class::Nans, E2M1, &cast), "class `nans` has no values from e2m1");
-    refuses(request(&Class::Subnormals, E8M0, &decode), "has no values from e8m0");
+    refuses(request(&Class::Subnormals, E8M0, &classify), "has no values from e8m0");
     refuses(request(&Class::Edges, DType::U32, &cast), "u32 is not a number format");
     refuses(request(&Class::RandomFinite, F32, &cast), "give the input a `shape`");
     refuses(request(&Class::RandomBits, F32, &cast), "shape of the first input");
