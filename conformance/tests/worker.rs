@@ -299,6 +299,10 @@ fn garbage_to_a_worker_is_an_error() {
         ("{\"run\":\"cpu/parallel/cases/four\"}\n{\"walk\":1}\n", "line 2 of standard input is no request"),
         ("{\"run\":\"cpu/no/such\"}\n", "no trial is named `cpu/no/such`"),
         ("\u{0}\n", "line 1"),
+        (
+            "{\"call\":{\"trial\":\"t\",\"backend\":\"b\",\"variant\":\"v\",\"case\":{\"name\":\"n\",\"op\":{\"decode\":{\"from\":\"f16\",\"to\":\"f32\"}}}}}\n",
+            "there is no backend `b`",
+        ),
     ] {
         let run = worker(input);
         assert_eq!(run.code, 2, "{input}: {}", run.stderr);
