@@ -35,8 +35,9 @@ fn samples_are_of_all_formats_and_extents() {
         assert_eq!(distinct(&of_formats), formats, "{operation}");
         assert!(distinct(&|sample| format!("{:?}", sample.shape)) > 80, "{operation}");
         assert!(samples.iter().filter(|sample| sample.shape.contains(&0)).count() > 50);
-        // The definition's bits are not the only right ones of an exact product.
-        assert!(!samples.iter().any(|sample| is_exact(&sample.op)));
+        // Those of products are judged by their bound.
+        let exact = samples.iter().filter(|sample| is_exact(&sample.op)).count();
+        assert_eq!(exact > 100, operation != "dequantize", "{exact}");
     }
     let is_warp = |sample: &&Sample| match &sample.op {
         Op::Gemv(op) => op.accumulate == Some(warp_order(op.weights, op.activations)),
