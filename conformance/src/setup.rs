@@ -311,6 +311,12 @@ fn shorten(path: PathBuf) -> PathBuf {
     relative.unwrap_or(path)
 }
 
+/// Starts the threads of operations, with room: one that waits for its part of an operation takes up
+/// parts of other trials' meanwhile, on top of its stack. Where there are threads already, they stay.
+pub fn start_threads() {
+    let _ = rayon::ThreadPoolBuilder::new().stack_size(64 << 20).build_global();
+}
+
 /// The backends that a selection asks for.
 pub fn subjects(selection: &Selection) -> Result<Vec<Subject>, SetupError> {
     let mut contract = Contract { runs: selection.runs, ..Contract::default() };

@@ -6,7 +6,7 @@ use libtest_mimic::Arguments;
 use plumbline_conformance::registry::Registry;
 use plumbline_conformance::report::{ResultsFile, Run};
 use plumbline_conformance::runner;
-use plumbline_conformance::setup::Selection;
+use plumbline_conformance::setup::{Selection, start_threads};
 use plumbline_conformance::worker::{Isolation, Pool};
 use std::process::ExitCode;
 
@@ -42,6 +42,7 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments = Arguments::from_args();
     let matches = Options::command().try_get_matches_from(["conform"])?;
     let Options { selection, isolation, out } = Options::from_arg_matches(&matches)?;
+    start_threads();
     let mut registry = Registry::new(&selection)?;
     if let Some(partition) = selection.partition {
         registry.partition(partition)?;

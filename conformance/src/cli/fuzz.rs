@@ -5,7 +5,7 @@ mod seeds;
 use crate::adapter::DemoFault;
 use crate::fuzz::{Finding, Search, Target, Targets, record};
 use crate::load::load;
-use crate::registry::{REGRESSIONS, Registry};
+use crate::registry::{REGRESSIONS, Registry, Trial};
 use crate::replay::invoked_as;
 use crate::report::failure;
 use crate::setup::{
@@ -227,9 +227,10 @@ impl Fuzzing<'_> {
             Some(regression.file.clone())
         };
         let subjects = vec![target.subject().clone()];
-        let registry = Registry::of(vec![case], subjects, Vec::new(), &selection(self.args, cases))?;
+        let registry = Registry::of(vec![case.clone()], subjects, Vec::new(), &selection(self.args, cases))?;
         let trial = registry.trials.into_iter().find(|trial| trial.variant == target.variant());
-        let trial = trial.context("the finding became a case that its backend does not do")?;
+        // The definition has no trials, since it would be judged by itself, but here by bounds.
+        let trial = trial.unwrap_or_else(|| Trial::of(case, target.subject().clone(), target.variant()));
         // Workers read their cases before this one was written.
         let verdict = self.pool.run(&trial.by_value());
         let mut text = failure(&verdict);

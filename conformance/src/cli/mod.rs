@@ -17,6 +17,7 @@ mod schema;
 mod sweep;
 mod worker;
 
+use crate::setup::start_threads;
 use clap::{Parser, Subcommand};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -74,7 +75,9 @@ pub fn main() -> ExitCode {
         print(&text?)?;
         Ok(0)
     };
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    start_threads();
+    let result = match command {
         Command::Conform(args) => conform::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
