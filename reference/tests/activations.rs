@@ -4,7 +4,7 @@
 use plumbline_reference::fast::Simd;
 use plumbline_reference::format::{BF16, F16, F32, Format, Policy, Value};
 use plumbline_reference::interval::Steps;
-use plumbline_reference::ops::{Op, Swiglu, functions};
+use plumbline_reference::ops::{GeluErf, GeluTanh, Op, QuickGelu, Silu, Swiglu, functions};
 use plumbline_reference::{Path, Tensor, TensorType};
 
 /// Every code, or of f32 some of every binade.

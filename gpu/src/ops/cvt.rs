@@ -29,12 +29,12 @@ impl Instruction {
 pub(super) type Row = (Format, Format, Policy, Instruction);
 
 /// Every instruction that does what a policy says for all inputs. Those to and from f64 do
-/// not: they keep a NaN's payload.
+/// not: they keep a NaN's payload. Nor does `cvt.rna.tf32.f32`: of the NaN 0x7f801000 an H200 makes infinity.
 pub(super) fn table() -> Vec<Row> {
     let saturating = Policy::default();
     let ieee = |rounding| Policy { rounding, ..Policy::IEEE };
     let row = |from, to, policy, ptx, pair, since| (from, to, policy, Instruction { ptx, pair, since });
-    use Rounding::{Down, NearestAway, NearestEven, TowardZero, Up};
+    use Rounding::{Down, NearestEven, TowardZero, Up};
     vec![
         row(F32, E4M3FN, saturating, "cvt.rn.satfinite.e4m3x2.f32", true, SM_89),
         row(F32, E5M2, saturating, "cvt.rn.satfinite.e5m2x2.f32", true, SM_89),
@@ -50,7 +50,6 @@ pub(super) fn table() -> Vec<Row> {
         row(F32, BF16, ieee(NearestEven), "cvt.rn.bf16.f32", false, SM_80),
         row(F32, BF16, ieee(TowardZero), "cvt.rz.bf16.f32", false, SM_80),
         row(F32, BF16, saturating, "cvt.rn.satfinite.bf16.f32", false, SM_80),
-        row(F32, TF32, ieee(NearestAway), "cvt.rna.tf32.f32", false, SM_80),
         row(F32, TF32, ieee(NearestEven), "cvt.rn.tf32.f32", false, SM_90),
         row(F32, TF32, ieee(TowardZero), "cvt.rz.tf32.f32", false, SM_90),
         row(F16, F32, Policy::IEEE, "cvt.f32.f16", false, SM_80),

@@ -245,11 +245,16 @@ pub(crate) fn times_sigmoid(x: f32, z: f32) -> f32 {
 /// The same over intervals: as `x / (1 + e^-z)`, or with `e^z` where z is negative.
 pub(crate) fn times_sigmoid_real(x: Interval, z: Interval, steps: Steps) -> Interval {
     let one = Interval::from(1.0);
-    let plain = (x / (one + (-z).exp(steps)).rounded(steps, 1.0)).rounded(steps, 2.0);
-    if z.low >= 0.0 {
-        return plain;
+    let mut real = (x / (one + (-z).exp(steps)).rounded(steps, 1.0)).rounded(steps, 2.0);
+    if z.low < 0.0 {
+        let e = z.exp(steps);
+        let stable = (x * e).rounded(steps, 1.0) / (one + e).rounded(steps, 1.0);
+        real = real.hull(stable.rounded(steps, 2.0));
     }
-    let e = z.exp(steps);
-    let stable = (x * e).rounded(steps, 1.0) / (one + e).rounded(steps, 1.0);
-    plain.hull(stable.rounded(steps, 2.0))
+    // A sigmoid is at most 1: no number overflows.
+    if x.magnitude().is_finite() && real.is_number() {
+        let range = f64::from(f32::MAX);
+        real = Interval { low: real.low.max(-range), high: real.high.min(range) };
+    }
+    real
 }
