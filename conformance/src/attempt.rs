@@ -71,7 +71,7 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
         return Attempt::without_outputs(Outcome::Fail, message);
     }
     let device = subject.backend.device();
-    let context = context(subject, op, built, &device, &how);
+    let context = Context { hints: Some(&how), ..context(subject, op, &built.inputs, &device) };
     let pairs = built.expected.iter().zip(&given).enumerate();
     let outputs: Vec<_> =
         pairs.map(|(i, (expected, given))| judge(context, i, expected, given.actual())).collect();
@@ -84,14 +84,12 @@ pub(crate) fn attempt(subject: &Subject, op: &Op, variant: &str, built: &Built) 
 pub(crate) fn context<'a>(
     subject: &Subject,
     op: &'a Op,
-    built: &'a Built,
+    inputs: &'a [Tensor],
     device: &'a Device,
-    how: &'a BTreeMap<String, String>,
 ) -> Context<'a> {
     Context {
         architecture: device.properties.get("compute capability").map(String::as_str),
-        hints: Some(how),
-        ..Context::new(op, &built.inputs, subject.nan)
+        ..Context::new(op, inputs, subject.nan)
     }
 }
 
@@ -142,22 +140,24 @@ fn call(subject: &Subject, op: &Op, variant: &str, built: &Built) -> Result<Call
     Ok(Called { outputs: outputs.into_iter().map(Output::Whole).collect(), faults, how })
 }
 
-/// What the call gives of other inputs, made once and without regard to memory; `None` where it fails.
+/// What the call gives of other inputs, made once and without regard to memory.
 pub(crate) fn outputs_of(
     subject: &Subject,
     op: &Op,
     variant: &str,
     built: &Built,
     inputs: &[Tensor],
-) -> Option<Vec<Output>> {
+) -> Result<Vec<Output>, BackendError> {
     let run = || match elements(subject, op, variant, built, inputs)? {
         Some(elements) => Ok(elements),
         None => {
             let outputs = subject.backend.run(op, variant, inputs)?;
-            Ok::<_, BackendError>(outputs.into_iter().map(Output::Whole).collect())
+            Ok(outputs.into_iter().map(Output::Whole).collect())
         }
     };
-    catch_unwind(AssertUnwindSafe(run)).ok()?.ok()
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        Err(BackendError::Failed { call: op.name().to_owned(), why: panic_text(&*panic).to_owned() })
+    })
 }
 
 /// The expected elements alone, where the product is large and the backend can.

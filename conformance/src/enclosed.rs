@@ -71,12 +71,6 @@ fn encoded(format: Format, x: f64) -> u64 {
     format.encode(Value::from(x), &Policy::IEEE, 0)
 }
 
-/// A number that tells -0 from +0 and orders as the values do.
-fn order(format: Format, code: u64) -> i64 {
-    let sign = 1 << (format.exponent_bits + format.fraction_bits + format.low_padding);
-    if code & sign == 0 { code as i64 } else { -1 - (code & !sign) as i64 }
-}
-
 /// Whether `got` is the rounding of a number in the interval, and its distance from the exact
 /// value over the farthest that is right.
 fn accepts(format: Format, got: u64, reached: Interval, exact: f64) -> (bool, Option<f64>) {
@@ -85,7 +79,7 @@ fn accepts(format: Format, got: u64, reached: Interval, exact: f64) -> (bool, Op
         return (!reached.is_number() && value.is_nan(), None);
     }
     let (low, high) = (encoded(format, reached.low), encoded(format, reached.high));
-    let ok = order(format, low) <= order(format, got) && order(format, got) <= order(format, high);
+    let ok = (format.ordinal(low)..=format.ordinal(high)).contains(&format.ordinal(got));
     let farthest =
         [low, high].map(|code| (format.to_f64(code) - exact).abs()).into_iter().fold(0.0, f64::max);
     let distance = (value.to_f64() - exact).abs();

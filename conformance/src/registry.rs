@@ -20,7 +20,7 @@ use crate::weights::{self, Weights};
 use crate::worker::{Call, Request};
 use plumbline_reference::backend::Unsupported;
 use plumbline_reference::ops::Op;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Registry {
     pub trials: Vec<Trial>,
     /// What was left out, for the summary.
     pub left_out: LeftOut,
+    /// Names of the trials that have a verdict on record and are not run again.
+    pub done: BTreeSet<String>,
     /// The backends that are judged.
     pub subjects: Vec<Subject>,
     /// What the trials must cover; nothing where they are not all of the built-in cases.
@@ -49,7 +51,7 @@ pub struct LeftOut {
     pub weights: BTreeMap<String, usize>,
     /// Trials of other partitions.
     pub partitions: usize,
-    /// That cases prove that they can fail.
+    /// Whether cases were not asked to prove that they can fail.
     pub proofs: bool,
 }
 
@@ -105,7 +107,7 @@ impl Registry {
     /// No trials, for calls that are none.
     #[must_use]
     pub fn without_trials(subjects: Vec<Subject>) -> Self {
-        Self { trials: Vec::new(), left_out: LeftOut::default(), subjects, gate: None }
+        Self { trials: Vec::new(), left_out: LeftOut::default(), done: BTreeSet::new(), subjects, gate: None }
     }
 
     /// The trials of given cases on given backends.
@@ -158,10 +160,14 @@ impl Registry {
                 }
             }
         }
+        for subject in &subjects {
+            let (backend, device) = (subject.backend.name(), subject.backend.device());
+            waivers.iter().try_for_each(|(waiver, _)| waiver.check(backend, &device))?;
+        }
         // A waiver for a backend, device or version that is not here cannot be checked.
         let here = |waiver: &Waiver| {
-            let backends = subjects.iter().map(|subject| &subject.backend);
-            backends.into_iter().any(|backend| waiver.is_of(backend.name(), &backend.device()))
+            let mut backends = subjects.iter().map(|subject| &subject.backend);
+            backends.any(|backend| waiver.is_of(backend.name(), &backend.device()))
         };
         if let Some((unused, _)) = waivers.iter().find(|(waiver, used)| !used && here(waiver)) {
             let (case, backend) = (unused.case.clone(), unused.backend.clone());
@@ -172,7 +178,12 @@ impl Registry {
                  alone";
             return Err(SetupError::NothingToRun(why.to_owned()));
         }
-        Ok(Self { trials, left_out, subjects, gate: None })
+        Ok(Self { trials, left_out, done: BTreeSet::new(), subjects, gate: None })
+    }
+
+    /// The trials that are to be run.
+    pub fn pending(&self) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().filter(|trial| !self.done.contains(&trial.name))
     }
 
     /// Keeps the trials whose name contains `filter`, or is `filter`.
@@ -235,17 +246,18 @@ pub(crate) struct Judged {
 }
 
 impl Trial {
-    /// A case, of a file or not, on a variant of a backend. Nothing replays it.
+    /// A case, of a file or not, on a variant of a backend. Workers are given it as it is.
     pub fn of(case: Case, subject: Subject, variant: &str) -> Self {
         let name = format!("{}/{variant}/{}", subject.backend.name(), case.name);
         let (test, variant) = (case.into(), variant.to_owned());
         Self { name, test, subject, variant, waiver: None, by_value: true, context: Arc::default() }
     }
 
-    /// The same for workers that may not know the case, whose inputs are given literally.
+    /// The same in a run of this selection, which has the case.
     #[must_use]
-    pub(crate) fn by_value(self) -> Self {
-        Self { by_value: true, ..self }
+    pub(crate) fn replayed_as(self, selection: &Selection) -> Self {
+        let context = RunContext { seed: selection.seed, replay: Some(Replay::new(selection)), proofs: None };
+        Self { context: Arc::new(context), ..self }
     }
 
     /// What a worker is asked that is to run it.
@@ -353,7 +365,7 @@ impl Trial {
 
     /// What the call exercises: what its case does, where memory begins as it may.
     fn exercised(&self, op: &Op, built: &Built) -> Exercised {
-        let mut exercised = built.exercised.clone();
+        let mut exercised = built.exercised(op).clone();
         let backend = &self.subject.backend;
         // Of a product that is judged at few elements, perhaps only these are computed, without steps.
         let is_whole = built.expected.iter().all(|it| !matches!(it.values, Values::Sparse { .. }));
@@ -382,22 +394,28 @@ impl Trial {
                 let op = &case.spec.op;
                 let mut attempt = match &case.spec.refused {
                     None => {
-                        verdict.exercised = Some(self.exercised(op, &built));
+                        // Of a call of no run nobody asks.
+                        if self.context.replay.is_some() {
+                            verdict.exercised = Some(self.exercised(op, &built));
+                        }
                         attempt(&self.subject, op, &self.variant, &built)
                     }
                     Some(refusal) => refused(&self.subject, op, &self.variant, &built.inputs, refusal),
                 };
-                if let (Outcome::Pass, Some(proofs)) = (attempt.outcome, proofs)
-                    && let Some(doubt) = proofs.doubt(&self.subject, case, &self.variant, &built, &attempt)
-                {
-                    attempt.outcome = Outcome::Mistrusted;
-                    attempt.message = Some(doubt);
+                if let (Outcome::Pass, Some(proofs)) = (attempt.outcome, proofs) {
+                    let mut lost = false;
+                    let doubt = proofs.doubt(&self.subject, case, &self.variant, &built, &attempt, &mut lost);
+                    attempt.lost |= lost;
+                    if doubt.is_some() {
+                        attempt.outcome = Outcome::Mistrusted;
+                        attempt.message = doubt;
+                    }
                 }
                 attempt
             }
         };
         if attempt.outcome == Outcome::Mistrusted {
-            verdict.replay = verdict.replay.replacen(" conform", " conform --vacuity=always", 1);
+            verdict.replay_needs("--vacuity=always");
         }
         verdict.outcome = attempt.outcome;
         verdict.outputs = attempt.outputs;

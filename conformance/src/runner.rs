@@ -23,19 +23,24 @@ pub fn run(
 ) -> io::Result<Coverage> {
     let start = Instant::now();
     let file = results;
-    let collected = Arc::new(Collected { pool, verdicts: Mutex::default(), file });
-    let trials = registry.trials.iter().map(|trial| collected.clone().trial(trial.clone())).collect();
+    let collected =
+        Arc::new(Collected { pool, verdicts: Mutex::default(), unwritten: Mutex::default(), file });
+    let trials = registry.pending().map(|trial| collected.clone().trial(trial.clone())).collect();
     // It panics when its reader is gone: `conform | head`.
     let conclusion = catch_unwind(AssertUnwindSafe(|| libtest_mimic::run(arguments, trials)))
         .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "progress could not be printed"))?;
 
     let mut verdicts =
         std::mem::take(&mut *collected.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
-    // A trial that left no verdict, or whose record was not written, is an error of the run.
+    // A verdict that could not be recorded, or a trial that left none, is an error of the run.
+    let unwritten = collected.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = unwritten {
+        return Err(error);
+    }
     let failed = verdicts.iter().filter(|verdict| !verdict.outcome.is_ok()).count() as u64;
     let unaccounted = conclusion.num_failed.saturating_sub(failed);
     if unaccounted > 0 {
-        return Err(io::Error::other(format!("{unaccounted} trials ended without a verdict on record")));
+        return Err(io::Error::other(format!("{unaccounted} trials ended without a verdict")));
     }
     verdicts.extend(before);
     let coverage = Coverage::new(&verdicts, registry, cuda, start.elapsed());
@@ -48,6 +53,8 @@ pub fn run(
 struct Collected {
     pool: Option<Pool>,
     verdicts: Mutex<Vec<Verdict>>,
+    /// Why the first verdict that could not be recorded was not.
+    unwritten: Mutex<Option<io::Error>>,
     file: Option<ResultsFile>,
 }
 
@@ -59,7 +66,11 @@ impl Collected {
             let result = if verdict.outcome.is_ok() { Ok(()) } else { Err(Failed::from(failure(&verdict))) };
             let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&Record::Verdict(&verdict)));
             self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
-            written.map_err(|error| Failed::from(format!("results.jsonl: {error}")))?;
+            if let Err(error) = written {
+                let failed = Failed::from(format!("results.jsonl: {error}"));
+                self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                return Err(failed);
+            }
             result
         })
         .with_kind(kind)

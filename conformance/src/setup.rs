@@ -173,9 +173,7 @@ impl Partition {
     pub const fn holds(self, name: &str) -> bool {
         seed::mix(seed::hash(name), 0) % self.n == self.k - 1
     }
-}
 
-impl Partition {
     /// The part of a range, contiguous.
     #[must_use]
     pub fn of(self, range: Range<u64>) -> Range<u64> {

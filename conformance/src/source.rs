@@ -2,10 +2,11 @@
 //! outputs.
 
 mod blocks;
+mod call;
 mod check;
 
 use crate::adapter::Playback;
-use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, Profile, TensorSpec};
+use crate::case::{Against, CaseSpec, Class, Criterion, ExpectSpec, NanJudge, TensorSpec};
 use crate::coverage::{self, Exercised};
 use crate::generate::{Request, generate};
 use crate::load::LoadError;
@@ -13,7 +14,6 @@ use crate::locate::Step;
 use crate::recording::Recordings;
 use crate::seed;
 use crate::strides;
-use crate::sweep::digest;
 use crate::weights::Rows;
 use blocks::{check_blocks, resolve_rows};
 use check::{check_output_strides, check_refused, check_refused_values, check_span};
@@ -22,7 +22,7 @@ use plumbline_reference::ops::Op;
 use plumbline_reference::{Backend, DType, Path as Evaluation, Tensor, TensorError, TensorType};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 pub(crate) use blocks::shape_in_elements;
 pub(crate) use check::{MAX_CASE_BYTES, check_criterion, check_product, check_size};
@@ -141,8 +141,14 @@ pub struct Built {
     pub expected: Vec<Expected>,
     /// Strides of the outputs; none, or `None`, for outputs without gaps.
     pub output_strides: Vec<Option<Vec<usize>>>,
-    /// What a call exercises; nothing where inputs are to be refused.
-    pub exercised: Exercised,
+    pub(crate) exercised: OnceLock<Exercised>,
+}
+
+impl Built {
+    /// What a call of the operation exercises.
+    pub fn exercised(&self, op: &Op) -> &Exercised {
+        self.exercised.get_or_init(|| Exercised::of(op, &self.inputs, &self.expected, &self.output_strides))
+    }
 }
 
 impl Case {
@@ -212,67 +218,12 @@ impl Case {
         Ok(Self { name, spec, place, line, inputs, expected, built: Arc::default() })
     }
 
-    /// A call that stands in no file.
-    pub(crate) fn loose(op: Op, inputs: Vec<Tensor>, judge: Criterion) -> Self {
-        let spec = CaseSpec {
-            name: op.name().to_owned(),
-            about: None,
-            matrix: BTreeMap::new(),
-            op,
-            inputs: Vec::new(),
-            output_strides: None,
-            expect: None,
-            refused: None,
-            against: Against::Definition,
-            judge,
-            companions: Vec::new(),
-            device_only: false,
-            profile: Profile::Quick,
-        };
-        let inputs = inputs.into_iter().map(Input::Given).collect();
-        let (name, place) = (spec.name.clone(), Place::none());
-        Self { name, spec, place, line: 0, inputs, expected: None, built: Arc::default() }
-    }
-
-    /// What a file would say to make the same call: the inputs that are given, as bits.
-    pub(crate) fn literal(&self) -> CaseSpec {
-        let given = self.inputs.iter().filter_map(|input| match input {
-            Input::Given(tensor) => Some(TensorSpec::literal(tensor)),
-            Input::Rows(_) | Input::Generated { .. } => None,
-        });
-        CaseSpec { inputs: given.collect(), ..self.spec.clone() }
-    }
-
-    /// The call that [`Self::literal`] says.
-    pub(crate) fn of_literal(spec: CaseSpec) -> Result<Self, LoadError> {
-        Self::new(spec.name.clone(), spec, Place::none(), 0, &mut Recordings::default())
-    }
-
     /// File and line of the case.
     #[must_use]
     pub fn origin(&self) -> String {
         let file = self.place.file.display();
         // A model has no lines.
         if self.line == 0 { file.to_string() } else { format!("{file}:{}", self.line) }
-    }
-
-    /// A digest of what the case says and of the tensors that come with it, those of files too.
-    pub(crate) fn digest(&self) -> u64 {
-        let with = |all, bytes: &[u8]| digest::followed_by(all, digest::of(bytes));
-        let said = serde_json::to_vec(&self.spec).unwrap_or_default();
-        let all = self.inputs.iter().fold(digest::of(&said), |all, input| match input {
-            Input::Given(tensor) => with(all, tensor.bytes()),
-            // What cannot be read is an error of the trial.
-            Input::Rows(rows) => rows.read().map_or(all, |tensor| with(all, tensor.bytes())),
-            Input::Generated { .. } => all,
-        });
-        self.expected.iter().flatten().fold(all, |all, right| match &right.values {
-            Given::Values(Values::Dense(tensor)) => with(all, tensor.bytes()),
-            Given::Values(Values::Sparse { at, values }) => {
-                at.iter().fold(with(all, values.bytes()), |all, &at| digest::followed_by(all, at as u64))
-            }
-            Given::Values(Values::Derived) | Given::All(_) => all,
-        })
     }
 
     /// Names of the companions, with the file's.
@@ -423,8 +374,7 @@ impl Case {
             }
         };
         let output_strides = self.spec.output_strides.clone().unwrap_or_default();
-        let exercised = Exercised::of(&self.spec.op, &inputs, &expected, &output_strides);
-        Ok(Built { inputs, expected, output_strides, exercised })
+        Ok(Built { inputs, expected, output_strides, ..Built::default() })
     }
 }
 

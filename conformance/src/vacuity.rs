@@ -13,7 +13,7 @@ use crate::source::{Built, Case, Expected, Values};
 use crate::suite::Test;
 use crate::verdict::Outcome;
 use plumbline_reference::format::{Class, Format, Policy};
-use plumbline_reference::{DType, Path, Tensor, TensorType};
+use plumbline_reference::{BackendError, DType, Path, Tensor, TensorType};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -217,8 +217,7 @@ pub(crate) fn doubt(what: &str, output: usize, answers: &[Answer], companions: &
 }
 
 /// What to do about doubts.
-pub(crate) const REMEDY: &str = "give the case inputs for which that is wrong, or a stricter `judge`, or name a case that \
-                                 rejects it under `companions`";
+pub(crate) const REMEDY: &str = "give it inputs for which that is wrong, or a stricter `judge`";
 
 /// The proofs of a run.
 pub(crate) struct Proofs {
@@ -243,7 +242,8 @@ impl Proofs {
         Self { seed, cases: tests.iter().filter_map(proof).collect() }
     }
 
-    /// Why a case is not to be trusted, of which an attempt passed.
+    /// Why a case is not to be trusted, of which an attempt passed. `lost` becomes true where the backend
+    /// cannot be used any more.
     pub(crate) fn doubt(
         &self,
         subject: &Subject,
@@ -251,11 +251,12 @@ impl Proofs {
         variant: &str,
         built: &Built,
         passed: &Attempt,
+        lost: &mut bool,
     ) -> Option<String> {
         let proof = self.cases.get(&case.name)?;
         let answers = {
             let mut known = proof.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get_or_insert_with(|| self.prove(subject, case, variant, built, passed)).clone()
+            known.get_or_insert_with(|| self.prove(subject, case, variant, built, passed, lost)).clone()
         };
         let doubts = |companions: &[Answer]| -> Vec<_> {
             let outputs = 0..built.expected.len();
@@ -267,8 +268,9 @@ impl Proofs {
             return None;
         }
         let names: Vec<_> = case.companions().collect();
-        let companions = names.iter().flat_map(|name| self.of_companion(subject, name, variant));
-        let doubts = doubts(&companions.collect::<Vec<_>>());
+        let companions: Vec<_> =
+            names.iter().flat_map(|name| self.of_companion(subject, name, variant, lost)).collect();
+        let doubts = doubts(&companions);
         if doubts.is_empty() {
             return None;
         }
@@ -276,7 +278,8 @@ impl Proofs {
             0 => String::new(),
             _ => format!(" (and its companions {} do not reject it)", names.join(", ")),
         };
-        Some(format!("{}{others}; {REMEDY}", doubts.join("; ")))
+        let companion = "or name a case that rejects it under `companions`";
+        Some(format!("{}{others}; {REMEDY}, {companion}", doubts.join("; ")))
     }
 
     fn prove(
@@ -286,12 +289,17 @@ impl Proofs {
         variant: &str,
         built: &Built,
         passed: &Attempt,
+        lost: &mut bool,
     ) -> Vec<Answer> {
         let op = &case.spec.op;
         let inputs = case.inputs(self.seed.wrapping_add(1)).ok().filter(|inputs| *inputs != built.inputs);
-        let next = inputs.and_then(|inputs| outputs_of(subject, op, variant, built, &inputs));
+        // Where other inputs make it fail, that is for runs under other seeds to say.
+        let next = inputs.and_then(|inputs| {
+            let outputs = outputs_of(subject, op, variant, built, &inputs);
+            outputs.inspect_err(|error| *lost |= matches!(error, BackendError::Lost { .. })).ok()
+        });
         let device = subject.backend.device();
-        let context = context(subject, op, built, &device, &passed.how);
+        let context = Context { hints: Some(&passed.how), ..context(subject, op, &built.inputs, &device) };
         let outputs = built.expected.iter().zip(&passed.given).enumerate();
         let answers = outputs.map(|(i, (expected, right))| {
             answers(context, i, expected, right, next.as_ref().and_then(|next| next.get(i)))
@@ -300,23 +308,24 @@ impl Proofs {
     }
 
     /// What a companion answers, which is run where no trial of it passed yet. Nothing, if it does not pass.
-    fn of_companion(&self, subject: &Subject, name: &str, variant: &str) -> Vec<Answer> {
+    fn of_companion(&self, subject: &Subject, name: &str, variant: &str, lost: &mut bool) -> Vec<Answer> {
         let Some(Proof { case, answers }) = self.cases.get(name) else { return Vec::new() };
         let mut known = answers.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
-            *known = self.run(subject, case, variant);
+            *known = self.run(subject, case, variant, lost);
         }
         known.clone().unwrap_or_default()
     }
 
-    fn run(&self, subject: &Subject, case: &Case, variant: &str) -> Option<Vec<Answer>> {
+    fn run(&self, subject: &Subject, case: &Case, variant: &str, lost: &mut bool) -> Option<Vec<Answer>> {
         let (op, backend) = (&case.spec.op, &subject.backend);
         backend.supports(op).ok()?;
         let ways = backend.variants(op);
         let way = ways.iter().find(|way| *way == variant).or(ways.first())?;
         let built = case.build(self.seed).ok()?;
         let attempt = attempt(subject, op, way, &built);
-        (attempt.outcome == Outcome::Pass).then(|| self.prove(subject, case, way, &built, &attempt))
+        *lost |= attempt.lost;
+        (attempt.outcome == Outcome::Pass).then(|| self.prove(subject, case, way, &built, &attempt, lost))
     }
 }
 

@@ -137,4 +137,11 @@ impl Verdict {
     pub fn kind(&self) -> &'static str {
         self.op.as_ref().map_or(SEQUENCE, Op::name)
     }
+
+    /// Adds an option to the command that replays it, where there is one.
+    pub(crate) fn replay_needs(&mut self, option: &str) {
+        if !self.replay.is_empty() {
+            self.replay += &format!(" {option}");
+        }
+    }
 }

@@ -73,6 +73,21 @@ pub enum WaiverError {
         /// The day.
         expires: Date,
     },
+    /// A waiver is of versions of something that its device does not have.
+    #[error(
+        "waivers.yaml: the waiver of `{case}` on {backend} is of versions of `{property}`, which is no property there; those \
+         are {known}"
+    )]
+    UnknownProperty {
+        /// The waiver's case.
+        case: String,
+        /// The waiver's backend.
+        backend: String,
+        /// What the versions are of.
+        property: String,
+        /// What the device has.
+        known: String,
+    },
     /// A waiver covers no trial.
     #[error(
         "waivers.yaml: the waiver of `{case}` on {backend} covers no trial; remove it or correct the name"
@@ -84,6 +99,9 @@ pub enum WaiverError {
         backend: String,
     },
 }
+
+/// Properties that a device has where what they are of is found.
+const IF_FOUND: [&str; 5] = ["cuda", "driver", "nvrtc", "cublas", "cublaslt"];
 
 impl Waiver {
     /// Whether it covers a trial.
@@ -100,13 +118,29 @@ impl Waiver {
         let is_there = |(name, pattern): (&String, &String)| {
             device.properties.get(name).is_some_and(|it| matches(pattern, it))
         };
-        self.backend == backend
-            && self.device.as_ref().is_none_or(|pattern| matches(pattern, &device.name))
-            && self.versions.iter().all(is_there)
+        self.is_on(backend, device) && self.versions.iter().all(is_there)
     }
-}
 
-impl Waiver {
+    /// Whether it is about a backend on a device, in some version.
+    fn is_on(&self, backend: &str, device: &Device) -> bool {
+        self.backend == backend && self.device.as_ref().is_none_or(|pattern| matches(pattern, &device.name))
+    }
+
+    /// Requires that a backend on a device that it is about has what its versions are of.
+    pub fn check(&self, backend: &str, device: &Device) -> Result<(), WaiverError> {
+        let is_known =
+            |name: &&String| device.properties.contains_key(*name) || IF_FOUND.contains(&name.as_str());
+        match self.versions.keys().find(|name| !is_known(name)) {
+            Some(property) if self.is_on(backend, device) => Err(WaiverError::UnknownProperty {
+                case: self.case.clone(),
+                backend: backend.to_owned(),
+                property: property.clone(),
+                known: device.properties.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a verdict is the failure that it names: wrong elements of its kinds, and
     /// neither a crash nor a broken memory contract.
     #[must_use]
@@ -178,6 +212,22 @@ mod tests {
             let error = loaded(&format!("{reason}expires: 2031-01-01")).unwrap_err();
             assert!(error.to_string().contains("reason"), "{error}");
         }
+    }
+
+    #[test]
+    fn versions_are_of_properties_that_are_there() {
+        let device = Device {
+            name: "NVIDIA H200".to_owned(),
+            properties: [("driver".to_owned(), "580.65".to_owned())].into(),
+        };
+        let check = |scope: &str, backend: &str| {
+            loaded(&format!("reason: r, expires: 2031-01-01, {scope}")).unwrap()[0].check(backend, &device)
+        };
+        let error = check("versions: {drvier: '580.*'}", "b").unwrap_err().to_string();
+        assert!(error.contains("`drvier`") && error.ends_with("those are driver"), "{error}");
+        assert_eq!(check("versions: {drvier: '580.*'}", "other"), Ok(()));
+        assert_eq!(check("device: A100, versions: {drvier: '580.*'}", "b"), Ok(()));
+        assert_eq!(check("versions: {driver: '570.*', cublas: '12.*'}", "b"), Ok(()));
     }
 
     #[test]

@@ -549,5 +549,6 @@ fn gate_files() {
     );
     broken("cpu: always", "cpu: sometimes", &["backends.cpu", "unknown variant `sometimes`"]);
     broken("{cpu: always, cuda: where_supported}", "{}", &["backends", "names no backend"]);
+    broken("cpu: always", "cpuu: always", &["backends", "unknown backend `cpuu`, expected one of cpu, cuda"]);
     broken(&good, "", &["invalid type: null"]);
 }

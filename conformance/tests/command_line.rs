@@ -263,6 +263,13 @@ fn a_run_of_all_cases_that_covers_too_little_fails() {
     let missing = "cpu cast out0: e4m3fn, x: e4m3fn: no trial that passed has it; needs a case";
     assert!(all.stdout.contains(missing) && !all.stdout.contains("cpu kv_scatter rows"), "{}", all.stdout);
     assert!(all.stdout.contains(" passed, 0 failed"), "{}", all.stdout);
+    let resumed = of(&["--resume"]);
+    assert_eq!(resumed.code, 1, "{}{}", resumed.stdout, resumed.stderr);
+    assert!(
+        resumed.stdout.contains("running 0 tests") && resumed.stdout.contains(missing),
+        "{}",
+        resumed.stdout
+    );
     let matrix = fs::read_to_string(out.join("coverage.txt")).unwrap();
     assert!(matrix.contains("cpu kv_scatter cache: f16, out0: f16, positions: u32, rows: f16 ("), "{matrix}");
     for part in [&["kv_scatter"][..], &["--partition", "1/2"]] {

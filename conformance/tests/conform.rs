@@ -62,7 +62,7 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let results = out.map(|out| ResultsFile::create(&out, &name, &run)).transpose()?;
     let pool = Pool::new(env!("CARGO_BIN_EXE_plumbline"), &registry, &selection, isolation)?;
     let coverage = runner::run(&registry, Some(pool), &arguments, CUDA, results, Vec::new())?;
-    if arguments.filter.is_none() && coverage.is_vacuous() {
+    if arguments.filter.is_none() && coverage.compared_nothing() {
         return Err("nothing was compared: the trials have no elements".into());
     }
     if let Some(gate) = &coverage.gate {

@@ -46,7 +46,7 @@ fn mistrusted(judge: &str, input: &str, accepted: &str) {
         for verdict in &verdicts {
             assert_eq!(verdict["outcome"], "mistrusted", "{verdict}");
             let message = verdict["message"].as_str().unwrap();
-            let start = format!("output 0 is also accepted {accepted}; give the case inputs");
+            let start = format!("output 0 is also accepted {accepted}; give it inputs");
             assert!(message.starts_with(&start), "{message}");
         }
         let summary = records.last().unwrap();

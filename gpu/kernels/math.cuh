@@ -218,7 +218,7 @@ __device__ __forceinline__ float shifted_sine(float x, u32 shift)
 __device__ __forceinline__ float canonical_sin(float x) { return x == 0 ? x : shifted_sine(x, 0); }
 __device__ __forceinline__ float canonical_cos(float x) { return shifted_sine(x, 1); }
 
-// An angle and its sine in f64.
+// An angle in quarter turns, and what is left of it, in f64.
 struct AngleF64 {
     u32 quarters;
     double rest;

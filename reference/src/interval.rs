@@ -7,8 +7,9 @@
 //! that compute step by step in f32, in any order of summation.
 //!
 //! Infinite and NaN arguments have no interval: results that they make are those of the canonical
-//! definition, and an end is infinite where a finite number may overflow. Ends are f64, moved outward after every operation; a zero keeps its sign and stays. Functions
-//! are those of `libm`, within an ulp of f64, widened by sixteen.
+//! definition, and an end is infinite where a finite number may overflow. Ends are f64, moved outward
+//! after every operation; a zero keeps its sign and stays. Functions are those of `libm`, within an ulp
+//! of f64, widened by sixteen.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -32,6 +33,8 @@ pub struct Interval {
 
 /// Unit roundoff of f32.
 pub(crate) const U: f64 = 1.0 / (1u64 << 24) as f64;
+/// What f32 rounds to zero, also times its largest number, and f64 does not, also times f32's smallest.
+const ABOVE_ZERO: f64 = f64::from_bits((1023 - 400) << 52);
 /// Half the smallest f32.
 const TINY: f64 = f64::from_bits((1023 - 150) << 52);
 
@@ -155,7 +158,9 @@ impl Interval {
             Steps::Real => exp,
             Steps::F32 => {
                 let argument = self.magnitude().min(120.0);
-                exp.within_f32(2.0 * U * (2.0 + 1.173 * argument), 4.0)
+                let exp = exp.within_f32(2.0 * U * (2.0 + 1.173 * argument), 4.0);
+                // It is above zero where f64 says 0: products with it have a sign.
+                Self { high: exp.high.max(ABOVE_ZERO), ..exp }
             }
         }
     }
@@ -330,7 +335,10 @@ mod tests {
 
     #[test]
     fn exponentials_and_quotients_of_large_arguments() {
-        assert_eq!(bits(Interval::from(-1000.0).exp(Steps::F32)), bits(0.0.into()));
+        let small = Interval::from(-1000.0).exp(Steps::F32);
+        assert!(small.low == 0.0 && small.high > 0.0 && (small.high * f64::from(f32::MAX)) as f32 == 0.0);
+        let product = small * f64::from(-f32::from_bits(1)).into();
+        assert!(product.low < 0.0 && bits(product)[1] == (-0f64).to_bits());
         let e = Interval::from(1000.0).exp(Steps::F32);
         assert!(e.low > 1e38 && e.high == INF);
         let quotient = Interval::from(-1000.0) / (Interval::from(1.0) + e).rounded(Steps::F32, 1.0);

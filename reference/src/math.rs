@@ -12,7 +12,7 @@
 //! | [`erf`] | odd polynomial below 1, else `1 - exp(-p(x))` | 1.25 |
 //! | [`normal_cdf`] | `exp(-x^2 / 2)` with its rounding error put right, times a polynomial; near 0 an odd one | 6 |
 //! | [`sin`], [`cos`] | reduced to a sum of two f32, any argument | 1 |
-//! | [`log`] | `n ln(2) + p(m - 1)`, m from 2/3 to 4/3 | 1 |
+//! | [`log`] | `n ln(2) + f + f^2 p(f)`, `f = m - 1`, m from 2/3 to 4/3 | 1 |
 //! | [`rsqrt`] | `1 / sqrt(x)`, each rounded | 1.5 |
 //!
 //! The errors hold for every f32, results that are subnormal included, and are verified against

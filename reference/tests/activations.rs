@@ -22,12 +22,6 @@ fn tensor(format: Format, codes: &[u64]) -> Tensor {
     Tensor::from_codes(TensorType::new(format, [codes.len()]), codes).expect("fits")
 }
 
-/// A number that tells -0 from +0 and orders as the codes do.
-fn order(format: Format, code: u64) -> i64 {
-    let sign = 1 << (format.storage_bits - 1);
-    if code & sign == 0 { code as i64 } else { -1 - (code & !sign) as i64 }
-}
-
 fn check(op: &Op, from: Format, to: Format, inputs: &[Tensor]) {
     let right = op.evaluate(inputs, Path::Definition).expect("fits").remove(0);
     for path in Simd::all().map(Path::Simd).chain([Path::Parallel]) {
@@ -47,14 +41,14 @@ fn check(op: &Op, from: Format, to: Format, inputs: &[Tensor]) {
             assert!(!f32s[i].is_number(), "{op:?} of {x:?}: NaN, bound {:?}", f32s[i]);
             continue;
         }
-        let encoded = |x: f64| order(to, to.encode(Value::from(x), &Policy::IEEE, 0));
+        let encoded = |x: f64| to.ordinal(to.encode(Value::from(x), &Policy::IEEE, 0));
         assert!(
             f32s[i].is_number() && f32s[i].low <= real[i].low && real[i].high <= f32s[i].high,
             "{op:?} of {x:?}: {:?} in {:?}",
             real[i],
             f32s[i]
         );
-        let got = order(to, code);
+        let got = to.ordinal(code);
         let y = to.to_f64(code);
         // The sigmoid of a very negative gate is subnormal, or 0, whatever it is multiplied with.
         if to == F32 && (1e-30..1e37).contains(&y.abs()) && (x.len() == 1 || x[0] > -85.0) {

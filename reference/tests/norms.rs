@@ -52,22 +52,16 @@ fn operations(from: Format, to: Format, eps: f32) -> Vec<(Op, usize)> {
     all
 }
 
-/// A number that tells -0 from +0 and orders as the codes do.
-fn order(format: Format, code: u64) -> i64 {
-    let sign = 1 << (format.storage_bits - 1);
-    if code & sign == 0 { code as i64 } else { -1 - (code & !sign) as i64 }
-}
-
 /// How many elements are outside the bound.
 fn outside(op: &Op, inputs: &[Tensor], format: Format, got: &[f32]) -> usize {
     let positions: Vec<_> = (0..got.len()).collect();
     let reached = op.enclosure(inputs, 0, &positions, Steps::F32).expect("has one");
-    let encoded = |x: f64| order(format, format.encode(Value::from(x), &Policy::IEEE, 0));
+    let encoded = |x: f64| format.ordinal(format.encode(Value::from(x), &Policy::IEEE, 0));
     let is_outside = |&i: &usize| {
         if !reached[i].is_number() || got[i].is_nan() {
             return reached[i].is_number() || !got[i].is_nan();
         }
-        let got = order(format, code(format, got[i]));
+        let got = format.ordinal(code(format, got[i]));
         !(encoded(reached[i].low) <= got && got <= encoded(reached[i].high))
     };
     positions.iter().filter(|i| is_outside(i)).count()

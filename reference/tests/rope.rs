@@ -20,22 +20,17 @@ fn inputs(format: Format, shape: [usize; 3], positions: &[u64]) -> [Tensor; 2] {
     ]
 }
 
-fn order(format: Format, code: u64) -> i64 {
-    let sign = 1 << (format.storage_bits - 1);
-    if code & sign == 0 { code as i64 } else { -1 - (code & !sign) as i64 }
-}
-
 fn outside(op: &Op, inputs: &[Tensor], format: Format, got: &Tensor) -> usize {
     let positions: Vec<_> = (0..got.len()).collect();
     let reached = op.enclosure(inputs, 0, &positions, Steps::F32).expect("has one");
-    let encoded = |x: f64| order(format, format.encode(Value::from(x), &Policy::IEEE, 0));
+    let encoded = |x: f64| format.ordinal(format.encode(Value::from(x), &Policy::IEEE, 0));
     let is_inside = |i: usize| {
         let (got, reached) = (got.code(i), reached[i]);
         let is_nan = format.decode(got).is_nan();
         if is_nan || !reached.is_number() {
             return is_nan && !reached.is_number();
         }
-        encoded(reached.low) <= order(format, got) && order(format, got) <= encoded(reached.high)
+        encoded(reached.low) <= format.ordinal(got) && format.ordinal(got) <= encoded(reached.high)
     };
     positions.into_iter().filter(|&i| !is_inside(i)).count()
 }

@@ -26,11 +26,6 @@ fn random(seed: u64) -> impl Fn(usize) -> f64 {
     move |i| (hash(seed << 32 | i as u64) >> 40) as f64 / f64::from(1 << 22) - 2.0
 }
 
-fn order(format: Format, code: u64) -> i64 {
-    let sign = 1 << (format.storage_bits - 1);
-    if code & sign == 0 { code as i64 } else { -1 - (code & !sign) as i64 }
-}
-
 /// The outputs of the definition, having compared all paths and the bound with them.
 fn checked(op: &Op, inputs: &[Tensor]) -> Vec<f64> {
     let right = op.evaluate(inputs, Path::Definition).expect("fits").remove(0);
@@ -42,13 +37,13 @@ fn checked(op: &Op, inputs: &[Tensor]) -> Vec<f64> {
     let [real, reached] =
         [Steps::Real, Steps::F32].map(|steps| op.enclosure(inputs, 0, &positions, steps).expect("has one"));
     let limits = op.limits(inputs, 0);
-    let encoded = |x: f64| order(format, format.encode(Value::from(x), &Policy::IEEE, 0));
+    let encoded = |x: f64| format.ordinal(format.encode(Value::from(x), &Policy::IEEE, 0));
     for (i, code) in right.codes().enumerate() {
         if format.decode(code).is_nan() {
             assert!(!reached[i].is_number(), "{op:?} [{i}]: NaN, bound {:?}", reached[i]);
             continue;
         }
-        let got = order(format, code);
+        let got = format.ordinal(code);
         assert!(
             encoded(reached[i].low) <= got && got <= encoded(reached[i].high),
             "{op:?} [{i}]: {} is not in {:?}, exactly {:?}",

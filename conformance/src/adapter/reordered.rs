@@ -1,10 +1,13 @@
 //! Exact products in other orders, which their bounds must allow.
 
+use crate::fuzz::is_exact;
 use crate::product::{Hints, Model, models};
 use crate::seed::mix;
 use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::backend::{Backend, BackendError, Device, Unsupported};
+use plumbline_reference::block::BlockFormat;
 use plumbline_reference::format::F32;
+use plumbline_reference::ops::gemm::Geometry;
 use plumbline_reference::ops::{BatchedGemv, Dispatch, Gemm, GemmFused, Gemv, Op, PrefillLinear};
 use plumbline_reference::{Cpu, Tensor};
 
@@ -18,32 +21,33 @@ impl Reordered {
     /// The operation with an order; `None` where it is no exact product.
     fn ordered(op: &Op, inputs: &[Tensor]) -> Option<Op> {
         let chosen = inputs.iter().flat_map(|input| input.codes().take(16)).fold(0, mix);
-        // An order of a product like that one, with no more parts than its sums have terms.
-        let pick = |product: &Gemm| -> Model {
-            let k = inputs.first().and_then(|a| a.shape().iter().copied().max()).unwrap_or(0);
+        // An order of a product of k factors, in no more parts than that.
+        let pick = |product: &Gemm, k: usize| -> Model {
             let all = models(product, k, None, &Hints::new()).into_iter();
             let all: Vec<_> = all.filter(|it| it.accumulate.as_ref().is_some_and(sums_in_f32)).collect();
             all[(chosen % all.len() as u64) as usize].clone()
         };
-        let order = |product: Gemm| pick(&product).accumulate;
+        let of_numbers = |product: Gemm| pick(&product, Geometry::of(&product, inputs).k);
+        let columns = |weights: BlockFormat| inputs[0].shape()[1] * weights.values();
         // Blocks are multiplied in f32, by threads.
-        let of_numbers = || order(Gemm::new(F32, F32, F32));
+        let of_blocks = |weights: BlockFormat| pick(&Gemm::new(F32, F32, F32), columns(weights)).accumulate;
         match op.clone() {
-            Op::Gemm(gemm) if gemm.accumulate.is_none() => Some(pick(&gemm).of(&gemm).into()),
+            Op::Gemm(gemm) if gemm.accumulate.is_none() => Some(of_numbers(gemm.clone()).of(&gemm).into()),
             Op::GemmFused(op @ GemmFused { accumulate: None, .. }) => {
-                Some(GemmFused { accumulate: order(op.gemm()), ..op }.into())
+                Some(GemmFused { accumulate: of_numbers(op.gemm()).accumulate, ..op }.into())
             }
             Op::Gemv(op @ Gemv { accumulate: None, .. }) => {
-                Some(Gemv { accumulate: of_numbers(), ..op }.into())
+                Some(Gemv { accumulate: of_blocks(op.weights), ..op }.into())
             }
             Op::BatchedGemv(op @ BatchedGemv { accumulate: None, .. }) => {
-                Some(BatchedGemv { accumulate: of_numbers(), ..op }.into())
+                Some(BatchedGemv { accumulate: of_blocks(op.weights), ..op }.into())
             }
-            Op::PrefillLinear(op @ PrefillLinear { accumulate: None, .. }) => {
-                Some(PrefillLinear { accumulate: order(op.gemm()), ..op }.into())
-            }
+            Op::PrefillLinear(op @ PrefillLinear { accumulate: None, .. }) => Some(
+                PrefillLinear { accumulate: pick(&op.gemm(), columns(op.weights)).accumulate, ..op }.into(),
+            ),
             Op::Dispatch(op @ Dispatch { gemv: None, gemm: None, .. }) => {
-                Some(Dispatch { gemv: of_numbers(), gemm: of_numbers(), ..op }.into())
+                let order = of_blocks(op.weights);
+                Some(Dispatch { gemv: order.clone(), gemm: order, ..op }.into())
             }
             _ => None,
         }
@@ -68,9 +72,9 @@ impl Backend for Reordered {
     }
 
     fn supports(&self, op: &Op) -> Result<(), Unsupported> {
-        match Self::ordered(op, &[]) {
-            Some(_) => Ok(()),
-            None => Err(Unsupported(format!("has no other order for {} as it is", op.name()))),
+        match is_exact(op) {
+            true => Ok(()),
+            false => Err(Unsupported(format!("has no other order for {} as it is", op.name()))),
         }
     }
 

@@ -8,7 +8,6 @@ use crate::verdict::Verdict;
 use crate::worker::{Isolation, Pool};
 use anyhow::Context;
 use libtest_mimic::{Arguments, FormatSetting};
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -77,14 +76,18 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
     };
     let program =
         std::env::current_exe().context("the executable's own path, to start workers from, is not known")?;
-    let pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
+    let mut pool = Pool::new(program, &registry, &args.selection, args.isolation)?;
     let cuda = plumbline_gpu::device::probe().to_string();
     let unwritten = || format!("writing results to {}; choose another folder with --out", args.out.display());
     let (results, before) = record(args, &registry, &cuda, unwritten)?;
     if args.resume {
-        let done: HashSet<_> = before.iter().map(|verdict| &verdict.trial).collect();
-        eprintln!("resumed: {} of {} trials have a verdict on record", done.len(), registry.trials.len());
-        registry.trials.retain(|trial| !done.contains(&trial.name));
+        registry.done = before.iter().map(|verdict| verdict.trial.clone()).collect();
+        eprintln!(
+            "resumed: {} of {} trials have a verdict on record",
+            registry.done.len(),
+            registry.trials.len()
+        );
+        pool.leave_out(&registry.done);
     }
     let ran = runner::run(&registry, Some(pool), &arguments, &cuda, Some(results), before);
     let coverage = ran.map_err(|error| match error.kind() {
@@ -98,14 +101,9 @@ pub(super) fn run(args: &ConformArgs) -> anyhow::Result<u8> {
         super::print(&serde_json::to_string(&coverage)?)?;
     } else {
         let results = args.out.join(RESULTS);
-        super::print(&format!(
-            "{coverage}
-written: {}, {}",
-            results.display(),
-            matrix.display()
-        ))?;
+        super::print(&format!("{coverage}\nwritten: {}, {}", results.display(), matrix.display()))?;
     }
-    let vacuous = args.filter.is_none() && coverage.is_vacuous();
+    let vacuous = args.filter.is_none() && coverage.compared_nothing();
     anyhow::ensure!(!vacuous, "nothing was compared: the trials have no elements");
     Ok(coverage.exit_code())
 }
@@ -121,8 +119,8 @@ fn record(
 ) -> anyhow::Result<(ResultsFile, Vec<Verdict>)> {
     let exact = if args.exact { "--exact " } else { "" };
     let filter = args.filter.iter().map(|filter| format!("{exact}{filter}"));
-    let sanitize = args.isolation.sanitize.iter().map(|tool| format!("--sanitize={}", tool.name()));
-    let run = Run::new(registry, &args.selection, sanitize.chain(filter).collect(), cuda);
+    let options = args.isolation.arguments().into_iter().chain(filter).collect();
+    let run = Run::new(registry, &args.selection, options, cuda);
     if args.resume {
         return Ok(ResultsFile::resume(&args.out, RESULTS, &run)?);
     }

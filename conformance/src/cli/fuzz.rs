@@ -14,7 +14,7 @@ use crate::setup::{
 use crate::source::Case;
 use crate::waiver::{self, Waiver};
 use crate::worker::{Isolation, Pool};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use plumbline_reference::ops::Op;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -37,17 +37,17 @@ pub struct FuzzArgs {
     /// How many samples to try of each target, in place of a time
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
-    /// Seed; mixed with each operation's name
+    /// Seed, in place of `--seeds`; mixed with each operation's name
     #[arg(long, env = "PLUMBLINE_SEED", default_value_t = 0)]
     seed: u64,
     /// Try `--iterations` samples of each target under each of these seeds, and record the alarms
     #[arg(long, value_name = "FIRST..END", value_parser = parse_seeds, requires = "iterations")]
     seeds: Option<Range<u64>>,
     /// Run part K of N of `--seeds`
-    #[arg(long, env = "PLUMBLINE_PARTITION", value_name = "K/N", requires = "seeds")]
+    #[arg(long, env = "PLUMBLINE_PARTITION", value_name = "K/N")]
     partition: Option<Partition>,
-    /// Seeds at once; default: one per processor
-    #[arg(long, env = "PLUMBLINE_JOBS", value_parser = clap::value_parser!(u16).range(1..), requires = "seeds")]
+    /// How many of `--seeds` at once; default: one per processor
+    #[arg(long, env = "PLUMBLINE_JOBS", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// File for what was tried under each seed and what alarms there were, as lines of JSON
     #[arg(long, value_name = "FILE", requires = "seeds")]
@@ -79,9 +79,20 @@ const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Fuzzes the selected targets; the exit code.
 pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
+    // In the environment they may be meant for `conform`.
+    let is_given = |is: bool, variable: &str| is && std::env::var_os(variable).is_none();
+    let of_seeds = [
+        is_given(args.partition.is_some(), "PLUMBLINE_PARTITION"),
+        is_given(args.jobs.is_some(), "PLUMBLINE_JOBS"),
+    ];
+    ensure!(
+        args.seeds.is_some() || of_seeds == [false, false],
+        "`--partition` and `--jobs` are about `--seeds`; give it, or leave them out"
+    );
     let fixtures = fixtures()?;
     let selection = selection(args, None);
     let mut subjects = subjects(&selection)?;
+    let with_trials = subjects.iter().map(|subject| subject.backend.name().to_owned()).collect();
     subjects.extend(also_fuzzed(&selection));
     let waivers = waiver::load(&fixtures.join("waivers.yaml"), jiff::Zoned::now().date())?;
     let cases = load(&fixtures.join("cases"))?;
@@ -90,7 +101,11 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
     targets.filter(filter, args.variant.as_deref());
     if targets.targets.is_empty() {
         let why = match targets.waived.is_empty() {
-            true => format!("no target has a name containing `{filter}`; `fuzz --list` shows the names"),
+            true => {
+                let of = args.variant.iter().map(|variant| format!(" of the variant `{variant}`"));
+                let of = of.collect::<String>();
+                format!("no target{of} has a name containing `{filter}`; `fuzz --list` shows the names")
+            }
             false => format!("every operation of `{filter}` has a waiver; there is nothing else to fuzz"),
         };
         return Err(SetupError::NothingToRun(why).into());
@@ -111,6 +126,7 @@ pub(super) fn run(args: &FuzzArgs) -> anyhow::Result<u8> {
         folder: args.regressions.clone().unwrap_or_else(|| fixtures.join(REGRESSIONS)),
         built_in: fixtures.join(REGRESSIONS),
         writing: Mutex::new(()),
+        with_trials,
     };
     if let Some(seeds) = &args.seeds {
         return seeds::run(&fuzzing, &targets, seeds.clone(), &registry.subjects);
@@ -132,6 +148,8 @@ struct Fuzzing<'a> {
     built_in: PathBuf,
     /// Held by who writes there.
     writing: Mutex<()>,
+    /// Names of the backends that `conform` has.
+    with_trials: BTreeSet<String>,
 }
 
 /// A backend that panics does so again at every step of shrinking.
@@ -187,7 +205,7 @@ impl Fuzzing<'_> {
                 }
                 if let Some(finding) = finding {
                     found += 1;
-                    super::print(&self.report(search.target(), &finding)?.text)?;
+                    super::print(&self.report(search.target(), args.seed, &finding)?.text)?;
                 }
                 if start.elapsed() >= next_progress {
                     next_progress = start.elapsed() + PROGRESS;
@@ -212,7 +230,7 @@ impl Fuzzing<'_> {
     }
 
     /// Writes a finding as a case, and runs that: the failure as `conform` reports it.
-    fn report(&self, target: &Target, finding: &Finding) -> anyhow::Result<Report> {
+    fn report(&self, target: &Target, seed: u64, finding: &Finding) -> anyhow::Result<Report> {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let regression = record(&self.folder, target, finding)
             .with_context(|| format!("a finding of {} was lost", target.name))?;
@@ -226,13 +244,12 @@ impl Fuzzing<'_> {
         } else {
             Some(regression.file.clone())
         };
-        let subjects = vec![target.subject().clone()];
-        let registry = Registry::of(vec![case.clone()], subjects, Vec::new(), &selection(self.args, cases))?;
-        let trial = registry.trials.into_iter().find(|trial| trial.variant == target.variant());
-        // The definition has no trials, since it would be judged by itself, but here by bounds.
-        let trial = trial.unwrap_or_else(|| Trial::of(case, target.subject().clone(), target.variant()));
-        // Workers read their cases before this one was written.
-        let verdict = self.pool.run(&trial.by_value());
+        let trial = Trial::of(case, target.subject().clone(), target.variant());
+        let mut verdict = self.pool.run(&trial.replayed_as(&selection(self.args, cases)));
+        if !self.with_trials.contains(target.subject().backend.name()) || target.is_definition() {
+            // No trial is of such a backend, nor of the definition, which would be judged by itself.
+            verdict.replay = self.command(seed, finding.iteration, target);
+        }
         let mut text = failure(&verdict);
         if verdict.outcome.is_ok() {
             text +=
@@ -258,7 +275,7 @@ struct Report {
 }
 
 fn rate(searches: &[Search<'_>], took: Duration) -> String {
-    let samples: u64 = searches.iter().map(Search::done).sum();
+    let samples: u64 = searches.iter().map(Search::judged).sum();
     let seconds = took.as_secs_f64();
     format!("{samples} samples in {seconds:.1} s ({:.0}/s)", samples as f64 / seconds.max(1e-9))
 }
@@ -276,7 +293,11 @@ fn summary(
 ) -> String {
     let mut text = format!("fuzzed: {}, seed {}\n", rate(searches, took), args.seed);
     for search in searches {
-        text += &format!("  {:<36} {}\n", search.target().name, search.done());
+        text += &format!("  {:<36} {}", search.target().name, search.judged());
+        if search.unbounded() > 0 {
+            text += &format!(", {} more without a bound", search.unbounded());
+        }
+        text += "\n";
     }
     let untried = searches.iter().filter(|search| search.done() == 0).count();
     text += &not_fuzzed(targets, untried);
@@ -294,9 +315,9 @@ fn not_fuzzed(targets: &Targets, untried: usize) -> String {
         missing.push(format!("{untried} targets, for lack of time"));
     }
     let kinds = Targets::operations();
-    let strange: Vec<_> = Op::NAMES.iter().copied().filter(|name| !kinds.contains(name)).collect();
-    if !strange.is_empty() {
-        missing.push(format!("no strategies for {}", strange.join(", ")));
+    let without: Vec<_> = Op::NAMES.iter().copied().filter(|name| !kinds.contains(name)).collect();
+    if !without.is_empty() {
+        missing.push(format!("no strategies for {}", without.join(", ")));
     }
     let lines: String = missing.iter().map(|line| format!("  {line}\n")).collect();
     if lines.is_empty() { lines } else { format!("not fuzzed:\n{lines}") }

@@ -28,7 +28,7 @@ use std::process::ExitCode;
     name = "plumbline",
     version,
     about,
-    after_help = "Exit codes: 0 all passed, 1 a conformance failure or a mistrusted case, 2 a usage or environment error."
+    after_help = "Exit codes: 0 all passed, 1 a conformance failure, a mistrusted case, or something not covered that must be, 2 a usage or environment error."
 )]
 struct Cli {
     #[command(subcommand)]

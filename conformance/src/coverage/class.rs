@@ -70,7 +70,7 @@ classes! {
         OneUnder "one_under" "an extent of 32 n - 1",
         /// A prime above 32: no vector width or tile divides it.
         Prime "prime" "a prime extent above 32",
-        /// 2^20 or more: grids that loop, indices beyond 16 bits.
+        /// 2^20 or more: grids that loop, more blocks than 16 bits count.
         Large "large" "an extent of 2^20 or more",
     }
 }

@@ -81,6 +81,8 @@ pub struct Missing {
     pub operation: String,
     /// What of it: types of tensors, then layout, shape and values.
     pub cells: String,
+    /// How many these are.
+    pub count: usize,
     /// What would cover them.
     pub remedy: String,
     /// File and line that ask for them.
@@ -89,7 +91,7 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { backend, operation, cells, remedy, origin } = self;
+        let Self { backend, operation, cells, remedy, origin, count: _ } = self;
         write!(f, "{backend} {operation} {cells}: no trial that passed has it; needs {remedy} ({origin})")
     }
 }
@@ -97,14 +99,17 @@ impl fmt::Display for Missing {
 /// A gate file that has been checked.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    file: GateFile,
-    /// File and line of each entry.
-    origins: Vec<String>,
+    backends: BTreeMap<String, Demand>,
+    /// Each with its file and line.
+    cells: Vec<(CellsSpec, String)>,
 }
+
+/// The backends whose trials may be asked for cells: they are to do every operation.
+const BACKENDS: [&str; 2] = ["cpu", "cuda"];
 
 /// What became of the cells.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Checked {
+pub struct GateReport {
     /// How many are demanded.
     pub cells: usize,
     /// Those that are not covered.
@@ -122,6 +127,10 @@ impl Gate {
         if gate.backends.is_empty() {
             return Err(place.error(None, &at(&["backends"]), "names no backend"));
         }
+        if let Some(unknown) = gate.backends.keys().find(|name| !BACKENDS.contains(&name.as_str())) {
+            let why = format!("unknown backend `{unknown}`, expected one of {}", BACKENDS.join(", "));
+            return Err(place.error(None, &at(&["backends"]), &why));
+        }
         for (i, cells) in gate.cells.iter().enumerate() {
             let entry = place.at([Step::Key("cells".into()), Step::Index(i)]);
             cells.check().map_err(|(steps, why)| entry.error(None, &at(&steps), &why))?;
@@ -133,12 +142,15 @@ impl Gate {
             return Err(place.error(None, &at(&["cells"]), &why));
         }
         let Place { file, text, .. } = &place;
-        let lines = entry_lines(text, "cells").into_iter();
-        Ok(Self { file: gate, origins: lines.map(|line| format!("{}:{line}", file.display())).collect() })
+        let lines = entry_lines(text, "cells");
+        let origin = |i: usize| format!("{}:{}", file.display(), lines.get(i).copied().unwrap_or(1));
+        let cells = gate.cells.into_iter().enumerate().map(|(i, cells)| (cells, origin(i)));
+        Ok(Self { backends: gate.backends, cells: cells.collect() })
     }
 
-    /// Which cells the trials of a run do not cover; `trials` are all that it has.
-    pub(crate) fn check(&self, trials: &[Trial], counts: &Counts) -> Checked {
+    /// Which cells the trials of a run do not cover; `trials` are all that it has. `None` where none is of
+    /// a backend that must cover something.
+    pub(crate) fn check(&self, trials: &[Trial], counts: &Counts) -> Option<GateReport> {
         let mut claims: BTreeMap<(&str, &str), BTreeSet<Dtypes>> = BTreeMap::new();
         for trial in trials {
             if let Test::Case(case) = &trial.test {
@@ -147,33 +159,36 @@ impl Gate {
                 of_operation.insert(case.dtypes());
             }
         }
-        let mut checked = Checked::default();
-        for (backend, demand) in &self.file.backends {
-            if !trials.iter().any(|trial| trial.subject.backend.name() == backend) {
-                continue;
-            }
-            for (cells, origin) in self.file.cells.iter().zip(&self.origins) {
+        let is_here = |backend: &str| trials.iter().any(|trial| trial.subject.backend.name() == backend);
+        let backends: Vec<_> = self.backends.iter().filter(|(backend, _)| is_here(backend)).collect();
+        if backends.is_empty() {
+            return None;
+        }
+        let mut report = GateReport::default();
+        for (backend, demand) in backends {
+            for (cells, origin) in &self.cells {
                 for (op, dtypes) in cells.combinations() {
                     let claimed = claims.get(&(backend.as_str(), op)).into_iter().flatten();
                     let is_claimed = || claimed.into_iter().any(|claim| holds(claim, &dtypes));
                     if *demand == Demand::Always || is_claimed() {
                         let exercised = counts.get(&(backend.clone(), op)).into_iter().flatten();
                         let exercised = exercised.map(|(it, _)| it).filter(|it| holds(&it.dtypes, &dtypes));
-                        let missing = |(cells, remedy)| Missing {
+                        let missing = |(cells, count, remedy)| Missing {
                             backend: backend.clone(),
                             operation: op.to_owned(),
                             cells,
+                            count,
                             remedy,
                             origin: origin.clone(),
                         };
                         let (count, lines) = cells.missing(&dtypes, &exercised.collect::<Vec<_>>());
-                        checked.cells += count;
-                        checked.missing.extend(lines.into_iter().map(missing));
+                        report.cells += count;
+                        report.missing.extend(lines.into_iter().map(missing));
                     }
                 }
             }
         }
-        checked
+        Some(report)
     }
 }
 
@@ -202,8 +217,9 @@ impl CellsSpec {
             return Err((vec![of, name], "is an empty list".to_owned()));
         }
         for (name, types) in &self.dtypes {
-            let is_known = |ty: &&String| DType::by_name(ty).is_none() && BlockFormat::by_name(ty).is_none();
-            if let Some(unknown) = types.iter().find(is_known) {
+            let is_unknown =
+                |ty: &&String| DType::by_name(ty).is_none() && BlockFormat::by_name(ty).is_none();
+            if let Some(unknown) = types.iter().find(is_unknown) {
                 let why = format!("`{unknown}` is neither an element type nor a format of blocks");
                 return Err((vec!["dtypes", name], why));
             }
@@ -252,8 +268,8 @@ impl CellsSpec {
     }
 
     /// How many cells there are with these types, and those that none of the trials covers, with
-    /// what would cover them.
-    fn missing(&self, dtypes: &Dtypes, trials: &[&Exercised]) -> (usize, Vec<(String, String)>) {
+    /// their number and what would cover them.
+    fn missing(&self, dtypes: &Dtypes, trials: &[&Exercised]) -> (usize, Vec<(String, usize, String)>) {
         let types: Vec<_> = dtypes.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
         let types = if types.is_empty() { "of any types".to_owned() } else { types.join(", ") };
         let mut values = self.values.clone();
@@ -270,7 +286,7 @@ impl CellsSpec {
         let count = layouts.len() * shapes.len() * values.len()
             + codes.iter().map(|(_, codes)| codes.len()).sum::<usize>();
         if trials.is_empty() {
-            return (count, vec![(types, "a case of the operation with these types".to_owned())]);
+            return (count, vec![(types, count, "a case of the operation with these types".to_owned())]);
         }
         let mut lines = Vec::new();
         for (layout, shape) in
@@ -289,7 +305,7 @@ impl CellsSpec {
             let fixed = [layout.map(|it| it.1.remedy()), shape.map(|it| it.1.remedy())];
             let of_values = missing.iter().map(|value| value.map(|it| it.1.remedy()));
             let remedies: Vec<_> = fixed.into_iter().chain(of_values).flatten().collect();
-            lines.push((parts.join("; "), remedies.join(", ")));
+            lines.push((parts.join("; "), missing.len(), remedies.join(", ")));
         }
         for (name, wanted) in codes {
             let mut found = Codes::default();
@@ -299,6 +315,7 @@ impl CellsSpec {
             if !missing.is_empty() {
                 lines.push((
                     format!("{types}; {name} {}", missing.join(", ")),
+                    missing.len(),
                     "a case with these codes".to_owned(),
                 ));
             }

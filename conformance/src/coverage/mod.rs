@@ -2,8 +2,8 @@
 //!
 //! A trial exercises *cells*: an operation, the types of its tensors, and on three axes a
 //! [layout](LayoutClass) of a tensor, a [shape class](ShapeClass) of an extent and a
-//! [value class](ValueClass) of a tensor. It counts where it passed, or failed as a waiver says; what
-//! was refused, crashed or failed shows nothing. Every element of every input and of every output that
+//! [value class](ValueClass) of a tensor. It counts where it passed; what was refused, crashed or failed,
+//! as a waiver says or not, shows nothing. Every element of every input and of every output that
 //! is known beforehand is looked at. Sequences and refusals are not counted.
 //!
 //! Tensors are named as the operation names its inputs, and `out0`, `out1`; factors of GGML blocks as
@@ -17,7 +17,7 @@ mod matrix;
 mod scan;
 
 pub use class::{LayoutClass, ShapeClass, ValueClass};
-pub use gate::{CellsSpec, Checked, CodeSet, Demand, Gate, GateFile, Missing};
+pub use gate::{CellsSpec, CodeSet, Demand, Gate, GateFile, GateReport, Missing};
 pub use matrix::Matrix;
 pub(crate) use scan::dtypes;
 
@@ -58,10 +58,10 @@ impl Exercised {
 /// What the trials of an operation exercised, each kind with their number, by backend and operation.
 pub(crate) type Counts = BTreeMap<(String, &'static str), BTreeMap<Exercised, usize>>;
 
-/// Counts the trials that show something.
+/// Counts the trials that passed.
 pub(crate) fn count(verdicts: &[Verdict]) -> Counts {
     let mut counts = Counts::new();
-    for verdict in verdicts.iter().filter(|it| matches!(it.outcome, Outcome::Pass | Outcome::Waived)) {
+    for verdict in verdicts.iter().filter(|it| it.outcome == Outcome::Pass) {
         let Some(exercised) = &verdict.exercised else { continue };
         let of_operation = counts.entry((verdict.backend.clone(), verdict.kind())).or_default();
         *of_operation.entry(exercised.clone()).or_default() += 1;

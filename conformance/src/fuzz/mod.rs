@@ -35,3 +35,10 @@ mod tests;
 pub use regression::{Regression, RegressionError, record};
 pub use sample::Sample;
 pub use target::{Finding, Search, Target, Targets};
+
+use plumbline_reference::ops::Op;
+
+/// Whether an operation is a product without an order of accumulation: others may add it up in any.
+pub(crate) fn is_exact(op: &Op) -> bool {
+    product::is_exact(op) || blocks::is_exact(op)
+}

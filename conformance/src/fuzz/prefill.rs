@@ -53,7 +53,15 @@ pub(super) fn simple_dispatches() -> Vec<Op> {
     let all = routes().flat_map(|PrefillLinear { weights, route, .. }| {
         [Product::Gemv, Product::Gemm].map(|at_threshold| in_our_orders(weights, 2, at_threshold, route))
     });
-    all.map(Op::from).collect()
+    let all: Vec<_> = all.collect();
+    let exact: Vec<_> = all.iter().cloned().filter_map(exactly).collect();
+    all.into_iter().chain(exact).map(Op::from).collect()
+}
+
+/// The same without orders, where a bound judges that.
+fn exactly(op: Dispatch) -> Option<Dispatch> {
+    let is_judged = matches!(op.route, Route::Dequantized | Route::Fused);
+    is_judged.then_some(Dispatch { gemv: None, gemm: None, ..op })
 }
 
 fn in_our_orders(weights: BlockFormat, threshold: usize, at_threshold: Product, route: Route) -> Dispatch {
@@ -69,9 +77,13 @@ pub(super) fn any_dispatch() -> BoxedStrategy<Op> {
     let thresholds = prop_oneof![4 => 0..=4usize, 1 => 0..=MAX_VECTORS];
     let at = select(&[Product::Gemv, Product::Gemm][..]);
     let other = proptest::option::of((orders(), orders()));
-    (select(routes().collect::<Vec<_>>()), thresholds, at, any::<bool>(), other)
-        .prop_map(|(plain, threshold, at, pad, other)| {
+    let is_exact = proptest::bool::weighted(0.3);
+    (select(routes().collect::<Vec<_>>()), thresholds, at, any::<bool>(), other, is_exact)
+        .prop_map(|(plain, threshold, at, pad, other, is_exact)| {
             let ours = Dispatch { pad, ..in_our_orders(plain.weights, threshold, at, plain.route) };
+            if let Some(exact) = exactly(ours.clone()).filter(|_| is_exact) {
+                return exact.into();
+            }
             match other {
                 None => ours.into(),
                 Some((gemv, gemm)) => Dispatch { gemv: Some(gemv), gemm: Some(gemm), ..ours }.into(),

@@ -1,8 +1,6 @@
 //! What is fuzzed: a variant of a backend at one operation.
 
-use super::blocks;
 use super::operation::{KINDS, Kind};
-use super::product;
 use super::regression::what;
 use super::sample::Sample;
 use super::shrink::shrink;
@@ -47,8 +45,7 @@ impl Scope {
 /// itself must be within its own bounds.
 fn criterion(subject: &Subject, variant: &str, op: &Op) -> Option<Criterion> {
     let is_definition = subject.oracle == Some((Against::Definition, variant));
-    let is_exact = product::is_exact(op) || blocks::is_exact(op);
-    if is_definition || is_exact && subject.oracle.is_none() {
+    if is_definition || super::is_exact(op) && subject.oracle.is_none() {
         return check_product(op, Criterion::Bound).is_ok().then_some(Criterion::Bound);
     }
     Some(Criterion::BitExact)
@@ -60,6 +57,15 @@ pub struct Target {
     pub name: String,
     pub(super) scope: Scope,
     pub(super) kind: Kind,
+}
+
+/// Why a sample is no trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoTrial {
+    /// Its inputs do not fit its operation, or nothing judges it.
+    Unfit,
+    /// Its bound says nothing.
+    Unbounded,
 }
 
 /// A sample on which a target fails.
@@ -132,9 +138,12 @@ impl Targets {
 
     /// Keeps what has a name containing `filter`, and of that the targets of a variant.
     pub fn filter(&mut self, filter: &str, variant: Option<&str>) {
-        let is_variant = |target: &Target| variant.is_none_or(|variant| target.variant() == variant);
-        self.targets.retain(|target| target.name.contains(filter) && is_variant(target));
-        self.waived.retain(|name, _| name.contains(filter));
+        // `backend/variant/operation`
+        let is_kept = |name: &str| {
+            name.contains(filter) && variant.is_none_or(|variant| name.split('/').nth(1) == Some(variant))
+        };
+        self.targets.retain(|target| is_kept(&target.name));
+        self.waived.retain(|name, _| is_kept(name));
     }
 }
 
@@ -149,6 +158,12 @@ impl Target {
     #[must_use]
     pub fn variant(&self) -> &str {
         &self.scope.variant
+    }
+
+    /// Whether it is what all others are judged by.
+    #[must_use]
+    pub fn is_definition(&self) -> bool {
+        self.scope.subject.oracle == Some((Against::Definition, self.variant()))
     }
 
     /// Name of the operation.
@@ -166,15 +181,15 @@ impl Target {
         Search { target: self, seed, done: 0, unbounded: 0, samples }
     }
 
-    /// A sample as a trial. `None` where it does not fit its operation, or its bound says nothing.
-    pub(super) fn trial(&self, sample: &Sample) -> Option<Trial> {
-        let criterion = self.scope.criterion(&sample.op)?;
-        let inputs = sample.inputs().ok()?;
+    /// A sample as a trial.
+    pub(super) fn trial(&self, sample: &Sample) -> Result<Trial, NoTrial> {
+        let criterion = self.scope.criterion(&sample.op).ok_or(NoTrial::Unfit)?;
+        let inputs = sample.inputs().map_err(|_| NoTrial::Unfit)?;
         if criterion == Criterion::Bound && !sample.is_bounded(&inputs) {
-            return None;
+            return Err(NoTrial::Unbounded);
         }
         let case = Case::loose(sample.op.clone(), inputs, criterion);
-        Some(Trial::of(case, self.scope.subject.clone(), &self.scope.variant))
+        Ok(Trial::of(case, self.scope.subject.clone(), &self.scope.variant))
     }
 }
 
@@ -207,6 +222,12 @@ impl<'a> Search<'a> {
         self.unbounded
     }
 
+    /// How many were run and judged.
+    #[must_use]
+    pub fn judged(&self) -> u64 {
+        self.done - self.unbounded
+    }
+
     /// Tries the next `count` samples, each as a trial that `run` runs; the first that fails, made as
     /// simple as it can be.
     pub fn run(&mut self, count: u64, run: impl Fn(&Trial) -> Verdict) -> Option<Finding> {
@@ -222,14 +243,18 @@ impl<'a> Search<'a> {
             let tree = self.samples.new_tree(&mut runner(mix(!self.seed, iteration)));
             let tree = tree.unwrap_or_else(|why| panic!("{}: no sample: {why}", target.name));
             let original = tree.current();
-            let Some(trial) = target.trial(&original) else {
-                self.unbounded += 1;
-                continue;
+            let trial = match target.trial(&original) {
+                Ok(trial) => trial,
+                Err(NoTrial::Unbounded) => {
+                    self.unbounded += 1;
+                    continue;
+                }
+                Err(NoTrial::Unfit) => panic!("{}: a sample that does not fit: {original:?}", target.name),
             };
             let mut last = run(&trial);
             if !last.outcome.is_ok() {
                 let sample = shrink(tree, |sample| {
-                    let Some(trial) = target.trial(sample) else { return false };
+                    let Ok(trial) = target.trial(sample) else { return false };
                     let verdict = run(&trial);
                     let fails = !verdict.outcome.is_ok();
                     if fails {

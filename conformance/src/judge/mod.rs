@@ -138,8 +138,6 @@ pub struct Context<'a> {
     pub architecture: Option<&'a str>,
     /// How the backend says that it computes, if it does.
     pub hints: Option<&'a Hints>,
-    /// The first wrong element is enough.
-    pub first_only: bool,
 }
 
 /// What an implementation gave of an output.
@@ -165,7 +163,7 @@ pub fn judge<'a>(
     expected: &Expected,
     actual: impl Into<Actual<'a>>,
 ) -> OutputVerdict {
-    let mut verdict = judge_elements(context, output, expected, actual.into());
+    let mut verdict = judge_elements(context, output, expected, actual.into(), false);
     if verdict.shape.is_some() {
         return verdict;
     }
@@ -178,10 +176,10 @@ pub fn judge<'a>(
     verdict
 }
 
-/// Whether [`judge`] would accept an output, at less cost where it would not.
+/// Whether [`judge`] would accept an output; of expected bits the first that is wrong is enough.
 #[must_use]
 pub(crate) fn accepts(context: Context<'_>, output: usize, expected: &Expected, actual: Actual<'_>) -> bool {
-    judge_elements(Context { first_only: true, ..context }, output, expected, actual).ok
+    judge_elements(context, output, expected, actual, true).ok
 }
 
 fn judge_elements(
@@ -189,6 +187,7 @@ fn judge_elements(
     output: usize,
     expected: &Expected,
     actual: Actual<'_>,
+    first_only: bool,
 ) -> OutputVerdict {
     let mut verdict = OutputVerdict {
         output,
@@ -279,7 +278,7 @@ fn judge_elements(
         if verdict.first.is_none() {
             verdict.first = Some(element(context, output, expected, (index, right, got)));
         }
-        if context.first_only {
+        if first_only {
             break;
         }
     }
@@ -361,7 +360,7 @@ impl<'a> Context<'a> {
     /// A call of which nothing more is known.
     #[must_use]
     pub fn new(op: &'a Op, inputs: &'a [Tensor], nan: NanJudge) -> Self {
-        Self { op, inputs, nan, architecture: None, hints: None, first_only: false }
+        Self { op, inputs, nan, architecture: None, hints: None }
     }
 
     /// The value that the right one was rounded from, where the definition computed it.

@@ -26,7 +26,8 @@
 //! infinities only what is the same however products are grouped: a NaN among the factors or
 //! activations of an element gives NaN; an infinity gives NaN or the exact infinity, and where the exact
 //! value is NaN no finite number. (Zero times infinity is NaN for those who decode first, and not for
-//! those who add up integers first.)
+//! those who add up integers first.) The sum of products that are all -0 has either sign, by where it
+//! begins.
 //!
 //! The sums that Q8_1 and Q8_K store are no part of this: they are never read.
 
@@ -34,10 +35,11 @@ use super::bound::{self, accepts};
 use super::sample::Sample;
 use super::{Judged, of_elements};
 use crate::seed::{hash, mix};
-use plumbline_reference::Tensor;
+use plumbline_reference::accumulate::Accumulation;
 use plumbline_reference::block::{BlockFormat, Unpacked};
 use plumbline_reference::format::{F32, Policy, Value};
-use plumbline_reference::ops::{Activations, Dispatch, Gemv, Op, PrefillLinear, Route};
+use plumbline_reference::ops::{Activations, Dispatch, Gemv, Op, Operation, PrefillLinear, Route};
+use plumbline_reference::{DType, Path, Tensor, TensorType};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -103,6 +105,11 @@ impl<'a> BlockProduct<'a> {
                     };
                     (judged(ok, None, false), true)
                 }
+                // Products that are all -0 have a sum of either sign, by where it begins.
+                Error::Within(error) if error == 0.0 && got == right ^ F32.sign_bit() => (
+                    judged(self.added_in_pairs(weights.bytes(n), vectors.bytes(m)) == Some(got), None, false),
+                    false,
+                ),
                 Error::Within(error) => {
                     let (ok, ratio) = accepts(F32, right, got, &exact, error);
                     (judged(ok, ratio, !error.is_finite()), false)
@@ -117,6 +124,24 @@ impl<'a> BlockProduct<'a> {
                 &format!("; {infinite} with an infinite factor, which must be NaN or the right infinity");
         }
         of_elements(judged, guarantee)
+    }
+}
+
+impl BlockProduct<'_> {
+    /// The product of a row and a vector, without a zero at its beginning.
+    fn added_in_pairs(&self, row: &[u8], vector: &[u8]) -> Option<u64> {
+        let blocks = |format: BlockFormat, bytes: &[u8], rows: &[usize]| {
+            let shape: Vec<_> =
+                rows.iter().copied().chain([bytes.len() / format.bytes(), format.bytes()]).collect();
+            Tensor::from_bytes(TensorType::new(DType::U8, shape), bytes.to_vec())
+        };
+        let x = match self.gemv.activations.blocks() {
+            Some(format) => blocks(format, vector, &[]),
+            None => Tensor::from_bytes(TensorType::new(F32, [vector.len() / 4]), vector.to_vec()),
+        };
+        let inputs = [blocks(self.gemv.weights, row, &[1]).ok()?, x.ok()?];
+        let op = Gemv { accumulate: Some(Accumulation::Pairwise), ..self.gemv.clone() };
+        Some(op.evaluate(&inputs, Path::Definition).ok()?.first()?.code(0))
     }
 }
 

@@ -92,7 +92,8 @@ pub(super) fn judge(
     errors(gemm, inputs, sample, architecture).into_iter().map(element).collect()
 }
 
-/// Whether `got` is within `error` of the exact value and half an ulp of the output.
+/// Whether `got` is within `error` of the exact value and half an ulp of the output. The error is NaN
+/// where a sum that may have either sign is multiplied by infinity.
 pub(super) fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f64) -> (bool, Option<f64>) {
     let (right_value, got_value) = (out.decode(right), out.decode(got));
     if !matches!(exact.value(), Value::Finite { .. }) {
@@ -100,7 +101,8 @@ pub(super) fn accepts(out: Format, right: u64, got: u64, exact: &Exact, error: f
         // leave the range: then an infinity meets another. FP8 has its own codes for both, which `right`
         // holds.
         let may_be_nan = right_value.is_nan() || !error.is_finite();
-        return (right == got || may_be_nan && got_value.is_nan(), None);
+        let either_sign = error.is_nan() && right ^ got == out.sign_bit();
+        return (right == got || may_be_nan && got_value.is_nan() || either_sign, None);
     }
     if !error.is_finite() {
         return (true, None);
@@ -155,15 +157,20 @@ fn power(exponent: i32) -> f64 {
 
 /// How far an output may be off before it is rounded to its format: the largest error of any
 /// model, scaled, and that of the epilogue. Infinite where f32 may overflow on the way, be it by the
-/// finite terms beside infinite ones.
+/// finite terms beside infinite ones. NaN where infinity is a factor of a sum that is not exact.
 fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], position: usize) -> f64 {
     let (mut largest_operand, mut sum_of_operands) = (0f64, 0f64);
+    // The smallest factor of an infinity, and whether every product is -0 or below.
+    let (mut with_infinity, mut all_negative) = (f64::INFINITY, geometry.k > 0);
     let terms: Vec<_> = (0..geometry.k)
         .map(|k| {
             let a = accumulate::Term::of(gemm.a, inputs[0].code(geometry.a(position, k)));
             let b = accumulate::Term::of(gemm.b, inputs[1].code(geometry.b(position, k)));
-            let [x, y] = [a, b].map(|operand| operand.value.to_f64().abs());
+            let [x, y] = [a, b].map(|operand| operand.value.to_f64());
+            all_negative &= (x * y).is_sign_negative();
+            let [x, y] = [x, y].map(f64::abs);
             if !(x * y).is_finite() {
+                with_infinity = with_infinity.min(x).min(y);
                 return Term { magnitude: 0.0, exponent: 0 };
             }
             largest_operand = largest_operand.max(x).max(y);
@@ -171,6 +178,19 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
             Term { magnitude: x * y, exponent: a.exponent + b.exponent }
         })
         .collect();
+    let (_, m, n) = geometry.coordinates(position);
+    let scale = |name, scale: GemmScale, index: usize| match (gemm.input(inputs, name), scale) {
+        (Some(tensor), GemmScale::Row) => F32.to_f64(tensor.code(index)).abs(),
+        (Some(tensor), _) => F32.to_f64(tensor.code(0)).abs(),
+        (None, _) => 1.0,
+    };
+    let scale_a = scale("scale_a", gemm.scale_a, m);
+    let scale_b = scale("scale_b", gemm.scale_b, n);
+    let scale_out = scale("scale_out", GemmScale::Tensor, 0);
+    let first_factor = f64::from(gemm.alpha.0).abs() * scale_a;
+    let factor = first_factor * scale_b;
+    // A sum that is not exact may have either sign, and what is infinite times it too.
+    let unbounded = if (factor * scale_out).is_infinite() { f64::NAN } else { f64::INFINITY };
     let sum: f64 = terms.iter().map(|term| term.magnitude).sum();
     let mut largest = 0f64;
     for model in models {
@@ -180,6 +200,10 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
             Some(operands) => {
                 if largest_operand >= operands.to.to_f64(operands.to.max_finite()) {
                     // A conversion to nearest may overflow.
+                    return unbounded;
+                }
+                if with_infinity < operands.to.to_f64(operands.to.min_positive()) {
+                    // Infinity may meet zero.
                     return f64::INFINITY;
                 }
                 // Each operand may be rounded up to the next power of two.
@@ -195,18 +219,17 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
         };
         largest = largest.max(own + PARTS * U * limit);
         if limit >= power(accumulate.format().max_exponent()) {
-            return f64::INFINITY;
+            return unbounded;
         }
     }
-    let (_, m, n) = geometry.coordinates(position);
-    let scale = |name, scale: GemmScale, index: usize| match (gemm.input(inputs, name), scale) {
-        (Some(tensor), GemmScale::Row) => F32.to_f64(tensor.code(index)).abs(),
-        (Some(tensor), _) => F32.to_f64(tensor.code(0)).abs(),
-        (None, _) => 1.0,
-    };
-    let scale_a = scale("scale_a", gemm.scale_a, m);
-    let scale_b = scale("scale_b", gemm.scale_b, n);
-    let factor = f64::from(gemm.alpha.0).abs() * scale_a * scale_b;
+    if factor.is_infinite() && largest > 0.0 {
+        return unbounded;
+    }
+    let is_tiny = |factor: f64| 0.0 < factor && factor < power(-126);
+    if with_infinity.is_finite() && (is_tiny(first_factor) || is_tiny(factor)) {
+        // A product of scales may be zero, and that of zero and infinity is NaN.
+        return f64::INFINITY;
+    }
     let at = |name: &str, format: Option<Format>, index: usize| {
         let magnitude = format?.to_f64(gemm.input(inputs, name)?.code(index)).abs();
         Some(magnitude).filter(|magnitude| magnitude.is_finite())
@@ -217,7 +240,6 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
         0.0
     };
     let bias = at("bias", gemm.bias, n).unwrap_or(0.0);
-    let scale_out = scale("scale_out", GemmScale::Tensor, 0);
     // Roundings of the product's own factor, of each addition, and of the output's scale.
     let is_scaled = [factor != 1.0, gemm.scale_a != GemmScale::None, gemm.scale_b != GemmScale::None];
     let multiplications = is_scaled.into_iter().filter(|&is| is).count() as f64;
@@ -240,9 +262,13 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
         magnitude += bias;
         error += U * magnitude;
     }
-    let largest_factor = factor.max(f64::from(gemm.alpha.0).abs() * scale_a);
-    let mut in_range = largest_factor < power(127) && magnitude < power(127);
+    let mut in_range = factor.max(first_factor) < power(127) && magnitude < power(127);
+    // Products that are all -0 have a sum of either sign, by where it begins.
+    let is_exact = largest == 0.0 && error == 0.0 && !all_negative;
     if gemm.scale_out {
+        if scale_out.is_infinite() && !is_exact {
+            return unbounded;
+        }
         error = (error + U * magnitude) * scale_out;
         magnitude *= scale_out;
         if magnitude > 0.0 {
@@ -250,7 +276,11 @@ fn error(gemm: &Gemm, inputs: &[Tensor], geometry: &Geometry, models: &[Model], 
         }
         in_range &= magnitude < power(127);
     }
-    if in_range { error * (1.0 + power(-30)) } else { f64::INFINITY }
+    if !in_range {
+        return unbounded;
+    }
+    // The product of zero and a sum that is not exact has either sign.
+    if is_exact { error } else { error.max(f64::MIN_POSITIVE) * (1.0 + power(-30)) }
 }
 
 /// The error of an order of accumulation, and the largest magnitude of a sum on the way.

@@ -174,6 +174,42 @@ fn an_infinity_may_meet_that_of_other_terms_which_leave_the_range() {
 }
 
 #[test]
+fn a_factor_of_zero_or_infinity_leaves_open_the_sign_of_a_sum_that_is_not_exact() {
+    let accepts = |a: [f32; 3], scale_out: f32, y: f32| {
+        let of = |shape: &[usize], x: &[f32]| {
+            let codes: Vec<_> = x.iter().map(|x| u64::from(x.to_bits())).collect();
+            Tensor::from_codes(TensorType::new(F32, shape), &codes).unwrap()
+        };
+        let gemm = Gemm { scale_out: true, ..Gemm::new(F32, F32, F32) };
+        let inputs = [of(&[1, 3], &a), of(&[3, 1], &[1.0; 3]), of(&[], &[scale_out])];
+        passes(&judge(&gemm, &inputs, &of(&[1, 1], &[y]), Criterion::Bound))
+    };
+    let cancelling = [1.0, 1e-9, -1.0];
+    for y in [f32::INFINITY, -f32::INFINITY, f32::NAN] {
+        assert!(accepts(cancelling, f32::INFINITY, y), "{y}");
+    }
+    assert!(!accepts(cancelling, f32::INFINITY, f32::MAX));
+    assert!(
+        accepts(cancelling, 0.0, 0.0) && accepts(cancelling, 0.0, -0.0) && !accepts(cancelling, 0.0, 1e-9)
+    );
+    assert!(accepts([0.0; 3], f32::INFINITY, f32::NAN) && !accepts([0.0; 3], f32::INFINITY, f32::INFINITY));
+    assert!(accepts([0.0; 3], 0.0, 0.0) && !accepts([0.0; 3], 0.0, -0.0));
+}
+
+#[test]
+fn a_product_of_scales_that_underflows_meets_infinity() {
+    let accepts = |alpha: f32, y: f32| {
+        let of = |x: f32| Tensor::from_codes(TensorType::new(F32, [1, 1]), &[x.to_bits().into()]).unwrap();
+        let gemm = Gemm { alpha: Bits32(alpha), ..Gemm::new(F32, F32, F32) };
+        let gemm = Gemm { scale_a: GemmScale::Tensor, ..gemm };
+        let scale = Tensor::from_codes(TensorType::new(F32, []), &[1e-20f32.to_bits().into()]).unwrap();
+        passes(&judge(&gemm, &[of(f32::INFINITY), of(1.0), scale], &of(y), Criterion::Bound))
+    };
+    assert!(accepts(1e-40, f32::INFINITY) && accepts(1e-40, f32::NAN) && !accepts(1e-40, -f32::INFINITY));
+    assert!(accepts(1.0, f32::INFINITY) && !accepts(1.0, f32::NAN));
+}
+
+#[test]
 fn every_epilogue_is_within_the_bound() {
     let [m, n, _] = SHAPE;
     let orders = [

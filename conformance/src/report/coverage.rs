@@ -1,7 +1,7 @@
 //! What a run covered, and what it could not.
 
 use crate::case::Against;
-use crate::coverage::{self, Checked, Matrix};
+use crate::coverage::{self, GateReport, Matrix};
 use crate::registry::{LeftOut, Registry};
 use crate::verdict::{Outcome, Verdict};
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ pub struct Coverage {
     pub not_covered: Vec<String>,
     /// Of a run of all built-in cases: which cells it must cover and does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Checked>,
+    pub gate: Option<GateReport>,
     /// How many trials exercised each cell.
     #[serde(skip)]
     pub matrix: Matrix,
@@ -70,7 +70,7 @@ impl Coverage {
         coverage.unsupported = registry.left_out.unsupported.clone();
         coverage.not_covered = not_covered(&registry.left_out, verdicts, cuda);
         let counts = coverage::count(verdicts);
-        coverage.gate = registry.gate.as_ref().map(|gate| gate.check(&registry.trials, &counts));
+        coverage.gate = registry.gate.as_ref().and_then(|gate| gate.check(&registry.trials, &counts));
         coverage.matrix = Matrix::new(counts);
         coverage
     }
@@ -93,7 +93,7 @@ impl Coverage {
 
     /// Whether nothing was compared. Refusals alone show nothing of what a backend computes.
     #[must_use]
-    pub fn is_vacuous(&self) -> bool {
+    pub fn compared_nothing(&self) -> bool {
         self.elements == 0 && self.exit_code() == 0
     }
 
@@ -189,10 +189,10 @@ impl fmt::Display for Coverage {
             writeln!(f, "  {line}")?;
         }
         writeln!(f, "exercised: {} cells", self.matrix.cells())?;
-        if let Some(Checked { cells, missing }) = &self.gate {
-            match missing.len() {
+        if let Some(GateReport { cells, missing }) = &self.gate {
+            match missing.iter().map(|missing| missing.count).sum::<usize>() {
                 0 => writeln!(f, "gate: all of {cells} demanded cells are covered")?,
-                _ => writeln!(f, "gate: of {cells} demanded cells some are not covered:")?,
+                uncovered => writeln!(f, "gate: {uncovered} of {cells} demanded cells are not covered:")?,
             }
             missing.iter().try_for_each(|missing| writeln!(f, "  {missing}"))?;
         }
@@ -216,12 +216,12 @@ mod tests {
         let refusals = [("cpu", 3), ("cuda", 2), ("mine", 1)].map(|(name, count)| (name.to_owned(), count));
         let passed = BTreeMap::from([(Outcome::Pass, 6)]);
         let coverage = Coverage { outcomes: passed, refusals: refusals.into(), ..Coverage::default() };
-        assert!(coverage.is_vacuous());
+        assert!(coverage.compared_nothing());
         let text = coverage.to_string();
         assert!(
             text.contains("  mine 1: inputs that do not fit were refused\n  cpu 3, cuda 2: the same,"),
             "{text}"
         );
-        assert!(!Coverage { elements: 1, ..coverage }.is_vacuous());
+        assert!(!Coverage { elements: 1, ..coverage }.compared_nothing());
     }
 }

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -41,6 +41,9 @@ pub struct Run {
     pub schema: String,
     /// Version of Plumbline.
     pub version: String,
+    /// Size and time of the executable: another build may hold other backends.
+    #[serde(default)]
+    pub executable: String,
     /// Start of the run, RFC 3339.
     pub started: String,
     /// The command line.
@@ -76,6 +79,7 @@ impl Run {
         Self {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            executable: executable(),
             started: jiff::Timestamp::now().to_string(),
             command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
             seed: selection.seed,
@@ -102,15 +106,28 @@ impl Run {
         let compared = [
             ("format", other.schema.clone(), self.schema.clone()),
             ("version", other.version.clone(), self.version.clone()),
+            ("executable", other.executable.clone(), self.executable.clone()),
             ("seed", other.seed.to_string(), self.seed.to_string()),
             ("profile", other.profile.to_string(), self.profile.to_string()),
-            ("backends", names(other), names(self)),
-            ("options", words(&other.options), words(&self.options)),
+            ("set of backends", names(other), names(self)),
+            ("set of options", words(&other.options), words(&self.options)),
             ("number of trials", other.trials.to_string(), self.trials.to_string()),
             ("content of the cases or waivers", other.cases.clone(), self.cases.clone()),
         ];
         let (what, on_record, now) = compared.into_iter().find(|(_, on_record, now)| on_record != now)?;
-        Some(format!("of another {what}: `{on_record}` on record, `{now}` now"))
+        Some(format!("of a run with another {what}: `{on_record}` on record, `{now}` now"))
+    }
+}
+
+/// What tells one build of the executable from another.
+fn executable() -> String {
+    let of = || {
+        let metadata = fs::metadata(std::env::current_exe()?)?;
+        Ok::<_, io::Error>((metadata.len(), jiff::Timestamp::try_from(metadata.modified()?)))
+    };
+    match of() {
+        Ok((bytes, Ok(modified))) => format!("{bytes} bytes of {modified}"),
+        _ => "unknown".to_owned(),
     }
 }
 
@@ -154,8 +171,8 @@ pub enum ResumeError {
     },
 }
 
-/// A `results.jsonl` that is being written. Every record is on disk when `write`
-/// returns, so a crash loses none.
+/// A `results.jsonl` that is being written. Every record has been handed to the system when `write`
+/// returns, so that the end of the process loses none.
 pub struct ResultsFile {
     file: Mutex<File>,
 }
@@ -203,8 +220,9 @@ impl ResultsFile {
             return Ok((Self::create(folder, name, run).map_err(failed)?, verdicts));
         }
         let open = || {
-            let opened = File::options().append(true).open(&file)?;
+            let mut opened = File::options().write(true).open(&file)?;
             opened.set_len(kept as u64)?;
+            opened.seek(SeekFrom::End(0))?;
             Ok(opened)
         };
         Ok((Self { file: Mutex::new(open().map_err(failed)?) }, verdicts))
@@ -214,6 +232,11 @@ impl ResultsFile {
     pub fn write(&self, record: &Record<'_>) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = file.stream_position()?;
+        file.write_all(&line).inspect_err(|_| {
+            // A part of a line would spoil the record. Where even this fails, the error tells of it.
+            let _ = file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before)));
+        })
     }
 }

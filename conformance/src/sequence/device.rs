@@ -2,9 +2,9 @@
 
 use super::shadow::{Held, Made, Shadow};
 use super::{AllocateSpec, CallSpec, CheckSpec, Sequence, Site, StepSpec, WaitSpec, key, walk};
-use crate::attempt::{Attempt, Output, panic_text};
+use crate::attempt::{Attempt, Output, context, panic_text};
 use crate::case::{Criterion, NanJudge};
-use crate::judge::{Checked, Context, OutputVerdict, judge};
+use crate::judge::{Checked, OutputVerdict, judge};
 use crate::memory::{MemoryFault, POISON, out_of_bounds};
 use crate::setup::Subject;
 use crate::source::{Expected, Values};
@@ -323,10 +323,7 @@ impl<'b, 's> Machine<'b, 's, '_> {
             computed: made.is_some() && check.equals.is_none(),
         };
         let device = self.backend.device();
-        let context = Context {
-            architecture: device.properties.get("compute capability").map(String::as_str),
-            ..Context::new(op, &inputs, self.subject.nan)
-        };
+        let context = context(self.subject, op, &inputs, &device);
         let verdict = judge(context, output, &expected, &actual);
         // What the first round shows holds for all.
         if self.judged.proves && verdict.ok && !self.judged.outputs.contains_key(&site.indices()) {

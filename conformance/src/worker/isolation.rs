@@ -67,6 +67,16 @@ impl Isolation {
         self.sanitize.is_some() && !subject.devices.is_empty()
     }
 
+    /// Each option with its value.
+    #[must_use]
+    pub fn arguments(self) -> Vec<String> {
+        let isolate = self.isolate.to_possible_value();
+        let isolate = isolate.map(|value| format!("--isolate={}", value.get_name()));
+        let timeout = format!("--timeout={}", self.timeout.as_secs_f64());
+        let sanitize = self.sanitize.map(|tool| format!("--sanitize={}", tool.name()));
+        isolate.into_iter().chain([timeout]).chain(sanitize).collect()
+    }
+
     pub(super) fn check(self, selection: &Selection) -> Result<(), IsolationError> {
         match selection.demo_fault {
             Some(fault) if fault.ends_process() && self.isolate == Isolate::Never => {

@@ -79,6 +79,11 @@ impl Pool {
         })
     }
 
+    /// Workers need not prepare for these trials.
+    pub fn leave_out(&mut self, trials: &BTreeSet<String>) {
+        self.names.retain(|name| !trials.contains(name));
+    }
+
     /// Runs a trial where it belongs; its verdict.
     #[must_use]
     pub fn run(&self, trial: &Trial) -> Verdict {

@@ -78,8 +78,7 @@ impl Sanitizer {
     pub(super) fn judge(&self, mut verdict: Verdict, end: Option<ExitStatus>, report: &Path) -> Verdict {
         let text = std::fs::read_to_string(report).unwrap_or_default();
         let _ = std::fs::remove_file(report);
-        let option = format!(" conform --sanitize={}", self.tool.name());
-        verdict.replay = verdict.replay.replacen(" conform", &option, 1);
+        verdict.replay_needs(&format!("--sanitize={}", self.tool.name()));
         let code = end.and_then(|status| status.code());
         if code == Some(0) {
             return verdict;
@@ -143,7 +142,7 @@ mod tests {
             let verdict = Verdict { outcome, replay: "plumbline conform --exact x".to_owned(), ..verdict() };
             let judged = sanitizer.judge(verdict, status.map(ExitStatus::from_raw), &report);
             assert!(!report.exists());
-            assert_eq!(judged.replay, "plumbline conform --sanitize=memcheck --exact x");
+            assert_eq!(judged.replay, "plumbline conform --exact x --sanitize=memcheck");
             judged
         };
         assert_eq!(judge(Outcome::Pass, Some(0)).outcome, Outcome::Pass);

@@ -299,6 +299,13 @@ impl Format {
         if self.signed { 1 << (self.magnitude_bits() + self.low_padding) } else { 0 }
     }
 
+    /// A number that orders codes as their values, -0 below +0.
+    #[must_use]
+    pub const fn ordinal(&self, code: u64) -> i64 {
+        let magnitude = (code & !self.sign_bit()) as i64;
+        if code & self.sign_bit() == 0 { magnitude } else { -1 - magnitude }
+    }
+
     /// Hex digits of a stored code.
     #[must_use]
     pub const fn hex_digits(&self) -> usize {

@@ -5,7 +5,7 @@ use super::{Fuzzing, Report, not_fuzzed};
 use crate::cli::print;
 use crate::fuzz::Targets;
 use crate::setup::Subject;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use plumbline_reference::backend::Device;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,6 +56,8 @@ struct Tried {
     operations: BTreeMap<&'static str, u64>,
     /// Samples that were not run, as their bound says nothing.
     unbounded: u64,
+    /// The same by operation.
+    unbounded_operations: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -71,9 +73,13 @@ struct Alarm {
 }
 
 impl Tried {
-    fn add(&mut self, operation: &'static str, samples: u64) {
+    fn add(&mut self, operation: &'static str, samples: u64, unbounded: u64) {
         self.samples += samples;
         *self.operations.entry(operation).or_default() += samples;
+        self.unbounded += unbounded;
+        if unbounded > 0 {
+            *self.unbounded_operations.entry(operation).or_default() += unbounded;
+        }
     }
 }
 
@@ -86,7 +92,14 @@ pub(super) fn run(
 ) -> anyhow::Result<u8> {
     let start = Instant::now();
     let args = fuzzing.args;
-    let seeds = args.partition.map_or(seeds.clone(), |partition| partition.of(seeds));
+    let seeds = match args.partition {
+        None => seeds,
+        Some(partition) => {
+            let part = partition.of(seeds);
+            ensure!(!part.is_empty(), "part {partition} holds none of the seeds; use fewer parts");
+            part
+        }
+    };
     let file = args.record.as_ref().map(|path| {
         File::create(path)
             .with_context(|| format!("{} cannot be written; choose another --record", path.display()))
@@ -102,10 +115,10 @@ pub(super) fn run(
     let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let work = || -> anyhow::Result<()> {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end || failed.load(Ordering::Relaxed) {
-                return Ok(());
-            }
+            let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| {
+                (seed < seeds.end).then(|| seed + 1)
+            });
+            let Some(seed) = taken.ok().filter(|_| !failed.load(Ordering::Relaxed)) else { return Ok(()) };
             let done = of_seed(fuzzing, targets, seed).and_then(|of_seed| lock().add(of_seed));
             if done.is_err() {
                 failed.store(true, Ordering::Relaxed);
@@ -130,7 +143,11 @@ pub(super) fn run(
         tried.samples, tried.unbounded
     );
     for (operation, samples) in &tried.operations {
-        text += &format!("  {operation:<36} {samples}\n");
+        text += &format!("  {operation:<36} {samples}");
+        if let Some(unbounded) = tried.unbounded_operations.get(operation) {
+            text += &format!(", {unbounded} more without a bound");
+        }
+        text += "\n";
     }
     text += &not_fuzzed(targets, 0);
     output.write(&Record::Total { seeds: count, tried, alarms, seconds })?;
@@ -145,10 +162,9 @@ fn of_seed(fuzzing: &Fuzzing<'_>, targets: &Targets, seed: u64) -> anyhow::Resul
     for target in &targets.targets {
         let mut search = target.search(seed);
         let finding = search.run(fuzzing.args.iterations.unwrap_or(1), |trial| fuzzing.pool.run(trial));
-        tried.add(target.operation(), search.done() - search.unbounded());
-        tried.unbounded += search.unbounded();
+        tried.add(target.operation(), search.judged(), search.unbounded());
         let Some(finding) = finding else { continue };
-        let report = fuzzing.report(target, &finding)?;
+        let report = fuzzing.report(target, seed, &finding)?;
         let search = fuzzing.command(seed, finding.iteration, target);
         print(&format!("{}seed       {seed}: {search}\n", report.text))?;
         let Report { replay, .. } = report;
@@ -173,9 +189,10 @@ struct Output {
 impl Output {
     fn add(&mut self, of_seed: OfSeed) -> anyhow::Result<()> {
         self.alarms += of_seed.alarms.len();
-        let Tried { operations, unbounded, .. } = &of_seed.tried;
-        operations.iter().for_each(|(operation, samples)| self.total.add(operation, *samples));
-        self.total.unbounded += unbounded;
+        let Tried { operations, unbounded_operations, .. } = &of_seed.tried;
+        for (operation, samples) in operations {
+            self.total.add(operation, *samples, unbounded_operations.get(operation).copied().unwrap_or(0));
+        }
         self.write(&Record::Seed(of_seed))
     }
 

@@ -242,6 +242,14 @@ fn of_specials_only_what_is_sure_is_required() {
     // Zero, exactly and positive.
     let zero = special([0x8000, 0], 0x55, 2.0);
     assert!(accepts(&zero, 0.0) && !accepts(&zero, -0.0) && !accepts(&zero, f32::from_bits(1)));
+    // Products that are all -0, of 7 * -0 and 2, and of -8 * -0 all +0.
+    for (qs, right) in [(0xff, true), (0x00, false)] {
+        let w =
+            Tensor::from_bytes(TensorType::new(DType::U8, [1, 1, 18]), [&[0, 0x80], &[qs; 16][..]].concat());
+        let x = Tensor::from_codes(TensorType::new(F32, [32]), &[2f32.to_bits().into(); 32]);
+        let zero = (Gemv::new(BlockFormat::Q4_0, Activations::F32), vec![w.unwrap(), x.unwrap()]);
+        assert!(accepts(&zero, 0.0) && accepts(&zero, -0.0) == right);
+    }
     // 32 * 65504 * 15 * 1e33 may leave the range on the way.
     let (op, inputs) = special([0x7bff, 0], 0xff, 1e33);
     let judged = judged(&op, &inputs, &[1.0]);

@@ -51,8 +51,9 @@ impl Attention {
                 2f64.powi(-(self.probabilities.fraction_bits as i32) - 1)
             };
             let column = |c: usize| {
-                let terms: Vec<_> =
-                    weights.iter().zip(v.chunks_exact(d)).map(|(weight, v)| *weight * v[c].into()).collect();
+                // A product may be rounded before it is added, to zero of its sign too.
+                let product = |(weight, v): (&Interval, &[f32])| (*weight * v[c].into()).rounded(steps, 1.0);
+                let terms: Vec<_> = weights.iter().zip(v.chunks_exact(d)).map(product).collect();
                 let magnitude: f64 = terms.iter().map(|term| term.magnitude()).sum();
                 let values = v.iter().skip(c).step_by(d).map(|&v| Interval::from(v));
                 let values = values.reduce(Interval::hull).unwrap_or(f64::NAN.into());
@@ -102,11 +103,21 @@ impl Attention {
             };
             Interval::from(sum).widened(error)
         };
-        let s: Vec<_> = k.chunks_exact(q.len()).map(|k| (product(k) * scale).rounded(steps, 1.0)).collect();
+        let products: Vec<_> = k.chunks_exact(q.len()).map(product).collect();
+        let s: Vec<_> = products.iter().map(|product| (*product * scale).rounded(steps, 1.0)).collect();
         let max = s.iter().copied().reduce(Interval::max)?;
         let in_range = s.iter().all(|s| s.magnitude() <= f64::from(f32::MAX));
         // Whatever errors the products have, no product is above the largest that is found.
         let weight = Interval { low: 0.0, high: 1.0 + 4.0 * U };
+        if steps == Steps::Real {
+            // Real weights are as well those of differences from any one product, which are narrower.
+            let largest = (0..s.len()).max_by(|&i, &j| s[i].middle().total_cmp(&s[j].middle()))?;
+            let weight_of = |j: usize| match j == largest {
+                true => Interval::from(1.0),
+                false => ((products[j] - products[largest]) * scale).exp(steps),
+            };
+            return in_range.then(|| (0..s.len()).map(weight_of).collect());
+        }
         in_range.then(|| s.iter().map(|s| (*s - max).rounded(steps, 1.0).exp(steps).within(weight)).collect())
     }
 
@@ -118,7 +129,7 @@ impl Attention {
             2f64.powi(-(self.probabilities.fraction_bits as i32))
         };
         let slack = 8.0 * (count as f64 + 16.0) * U + narrowed;
-        values.widened(values.magnitude() * slack + f64::from(f32::from_bits(1)))
+        values.widened(values.magnitude() * slack + (count as f64 + 1.0) * f64::from(f32::from_bits(1)))
     }
 
     /// Results are means of the values that a query sees: within their extremes, but for roundings.
